@@ -1,0 +1,2 @@
+//! The porch: the one binary, `kerf`.
+fn main() {}

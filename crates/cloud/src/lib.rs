@@ -1,0 +1,1 @@
+//! The socket: what can be bought, where and for how much.

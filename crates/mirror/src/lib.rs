@@ -1,0 +1,1 @@
+//! The window: Kubernetes objects in, frozen Snapshots out.
