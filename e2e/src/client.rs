@@ -41,12 +41,7 @@ impl Answer {
     /// The message of a `Status`, or the whole body where there is none.
     #[must_use]
     pub fn message(&self) -> String {
-        match self
-            .body
-            .get("message")
-            .and_then(Value::as_str)
-            .or_else(|| self.body.as_str())
-        {
+        match self.body.get("message").and_then(Value::as_str).or_else(|| self.body.as_str()) {
             Some(message) => message.to_owned(),
             None => self.body.to_string(),
         }
@@ -55,25 +50,17 @@ impl Answer {
 
 impl Client {
     pub fn new(address: &Address) -> Result<Self> {
-        let authority = Certificate::from_pem(address.ca_pem.as_bytes())
-            .context("the authority's certificate is not PEM")?;
+        let authority =
+            Certificate::from_pem(address.ca_pem.as_bytes()).context("the authority's certificate is not PEM")?;
         let agent = ureq::Agent::config_builder()
-            .tls_config(
-                TlsConfig::builder()
-                    .root_certs(RootCerts::new_with_certs(&[authority]))
-                    .build(),
-            )
+            .tls_config(TlsConfig::builder().root_certs(RootCerts::new_with_certs(&[authority])).build())
             .http_status_as_error(false)
             .timeout_global(Some(ANSWER_WITHIN))
             // Loopback needs no proxy, whatever the environment says.
             .proxy(None)
             .build()
             .new_agent();
-        Ok(Self {
-            agent,
-            endpoint: address.endpoint.clone(),
-            authorization: format!("Bearer {}", address.token),
-        })
+        Ok(Self { agent, endpoint: address.endpoint.clone(), authorization: format!("Bearer {}", address.token) })
     }
 
     pub fn get(&self, path: &str) -> Result<Answer> {
@@ -86,33 +73,18 @@ impl Client {
 
     /// Creates an object in the collection at `path`.
     pub fn post(&self, path: &str, body: &Value) -> Result<Answer> {
-        self.send(
-            "POST",
-            path,
-            "application/json",
-            body.to_string().into_bytes(),
-        )
+        self.send("POST", path, "application/json", body.to_string().into_bytes())
     }
 
     /// Replaces the object at `path`.
     pub fn put(&self, path: &str, body: &Value) -> Result<Answer> {
-        self.send(
-            "PUT",
-            path,
-            "application/json",
-            body.to_string().into_bytes(),
-        )
+        self.send("PUT", path, "application/json", body.to_string().into_bytes())
     }
 
     /// Server-side apply of the object at `path`, YAML or JSON.
     pub fn apply(&self, path: &str, manager: &str, body: &str) -> Result<Answer> {
         let path = format!("{path}?fieldManager={manager}&force=true");
-        self.send(
-            "PATCH",
-            &path,
-            "application/apply-patch+yaml",
-            body.as_bytes().to_vec(),
-        )
+        self.send("PATCH", &path, "application/apply-patch+yaml", body.as_bytes().to_vec())
     }
 
     fn send(&self, method: &str, path: &str, content_type: &str, body: Vec<u8>) -> Result<Answer> {
@@ -125,24 +97,11 @@ impl Client {
         let response = if body.is_empty() {
             self.agent.run(request.body(()).with_context(said)?)
         } else {
-            self.agent.run(
-                request
-                    .header("Content-Type", content_type)
-                    .body(body)
-                    .with_context(said)?,
-            )
+            self.agent.run(request.header("Content-Type", content_type).body(body).with_context(said)?)
         };
         let mut response = response.with_context(said)?;
-        let text = response
-            .body_mut()
-            .with_config()
-            .limit(ANSWER_MAX_BYTES)
-            .read_to_string()
-            .with_context(said)?;
+        let text = response.body_mut().with_config().limit(ANSWER_MAX_BYTES).read_to_string().with_context(said)?;
         let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
-        Ok(Answer {
-            status: response.status().as_u16(),
-            body,
-        })
+        Ok(Answer { status: response.status().as_u16(), body })
     }
 }

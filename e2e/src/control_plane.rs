@@ -9,13 +9,14 @@
 //! ```
 //!
 //! - [`parts`]: the table of what can be built. A new row is all a new binary needs.
-//! - [`build`]: Go modules in, cached binaries out.
-//! - [`credentials`]: a certificate authority, a serving certificate, a service account key and a token per start.
-//! - [`processes`]: children that end with their parent, however it ends.
+//! - [`build`]: Go modules in, cached binaries out; `go` runs the command.
+//! - `credentials`: a certificate authority, a serving certificate, a service account key and a token per start.
+//! - `processes`: children that end with their parent, however it ends.
 //! - [`standing`]: a control plane that outlives the command which started it, for `cargo xtask control-plane`.
 
 pub mod build;
 mod credentials;
+mod go;
 pub mod parts;
 mod processes;
 pub mod standing;
@@ -83,12 +84,7 @@ pub fn start(progress: Progress<'_>) -> Result<Started> {
         .tempdir()
         .context("no temporary folder for the control plane")?;
     let (processes, address) = launch(&binaries, folder.path())?;
-    Ok(Started::Ready(Box::new(ControlPlane {
-        processes,
-        binaries,
-        address,
-        folder,
-    })))
+    Ok(Started::Ready(Box::new(ControlPlane { processes, binaries, address, folder })))
 }
 
 impl ControlPlane {
@@ -125,8 +121,7 @@ impl Drop for ControlPlane {
         self.processes.end();
         // What the servers said is the first thing one wants after a failure, and the folder is about to go.
         if thread::panicking() {
-            let kept = std::env::temp_dir()
-                .join(format!("kerf-control-plane-logs-{}", std::process::id()));
+            let kept = std::env::temp_dir().join(format!("kerf-control-plane-logs-{}", std::process::id()));
             if processes::keep_logs(self.folder.path(), &kept).is_ok() {
                 build::to_stderr(&format!("control plane: logs kept in {}", kept.display()));
             }
@@ -148,30 +143,17 @@ fn launch(binaries: &Binaries, folder: &Path) -> Result<(Processes, Address)> {
         .with_context(|| format!("{STARTS_MAX} starts lost their ports"))
 }
 
-fn launch_once(
-    binaries: &Binaries,
-    folder: &Path,
-    credentials: &Credentials,
-) -> Result<(Processes, Address)> {
+fn launch_once(binaries: &Binaries, folder: &Path, credentials: &Credentials) -> Result<(Processes, Address)> {
     let (etcd_port, secure_port) = free_ports()?;
     let endpoint = format!("https://127.0.0.1:{secure_port}");
     let kubeconfig = folder.join("kubeconfig");
-    fs::write(&kubeconfig, credentials.kubeconfig(&endpoint))
-        .context("cannot write the kubeconfig")?;
-    let address = Address {
-        endpoint,
-        ca_pem: credentials.ca_pem.clone(),
-        token: credentials.token.clone(),
-        kubeconfig,
-    };
+    fs::write(&kubeconfig, credentials.kubeconfig(&endpoint)).context("cannot write the kubeconfig")?;
+    let address =
+        Address { endpoint, ca_pem: credentials.ca_pem.clone(), token: credentials.token.clone(), kubeconfig };
 
     let mut processes = Processes::new(folder)?;
     let etcd_data = folder.join(format!("etcd-{etcd_port}"));
-    processes.start(
-        "etcd",
-        binaries.path("etcd")?,
-        &etcd_arguments(&etcd_data, etcd_port),
-    )?;
+    processes.start("etcd", binaries.path("etcd")?, &etcd_arguments(&etcd_data, etcd_port))?;
     processes.start(
         "kube-apiserver",
         binaries.path("kube-apiserver")?,
@@ -201,11 +183,7 @@ fn etcd_arguments(data: &Path, port: u16) -> Vec<String> {
     ]
 }
 
-fn api_server_arguments(
-    credentials: &Credentials,
-    etcd_port: u16,
-    secure_port: u16,
-) -> Vec<String> {
+fn api_server_arguments(credentials: &Credentials, etcd_port: u16, secure_port: u16) -> Vec<String> {
     let file = |path: &Path| path.display().to_string();
     vec![
         format!("--etcd-servers=http://127.0.0.1:{etcd_port}"),
@@ -219,14 +197,8 @@ fn api_server_arguments(
         format!("--tls-private-key-file={}", file(&credentials.serving_key)),
         format!("--token-auth-file={}", file(&credentials.token_file)),
         "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
-        format!(
-            "--service-account-signing-key-file={}",
-            file(&credentials.service_account_key)
-        ),
-        format!(
-            "--service-account-key-file={}",
-            file(&credentials.service_account_public_key)
-        ),
+        format!("--service-account-signing-key-file={}", file(&credentials.service_account_key)),
+        format!("--service-account-key-file={}", file(&credentials.service_account_public_key)),
         "--api-audiences=https://kubernetes.default.svc".to_owned(),
         "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
         "--authorization-mode=Node,RBAC".to_owned(),
@@ -255,11 +227,9 @@ fn wait_until_ready(processes: &mut Processes, client: &Client) -> Result<()> {
 }
 
 fn what_is_missing(client: &Client) -> Option<String> {
-    ["/readyz", "/api/v1/namespaces/default"]
-        .iter()
-        .find_map(|path| match client.get(path) {
-            Ok(answer) if answer.is_success() => None,
-            Ok(answer) => Some(format!("{path}: {} {}", answer.status, answer.message())),
-            Err(error) => Some(format!("{error:#}")),
-        })
+    ["/readyz", "/api/v1/namespaces/default"].iter().find_map(|path| match client.get(path) {
+        Ok(answer) if answer.is_success() => None,
+        Ok(answer) => Some(format!("{path}: {} {}", answer.status, answer.message())),
+        Err(error) => Some(format!("{error:#}")),
+    })
 }

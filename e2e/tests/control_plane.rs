@@ -1,5 +1,7 @@
 //! Does the control plane itself stand, obey and go away?
 
+#![expect(clippy::unwrap_used, reason = "a test tells what went wrong by panicking")]
+
 use std::fs;
 use std::process::Command;
 use std::thread;
@@ -32,9 +34,7 @@ fn start() -> Option<Box<ControlPlane>> {
     match control_plane::start(&build::to_stderr).unwrap() {
         Started::Ready(plane) => Some(plane),
         Started::Skipped(reason) => {
-            build::to_stderr(&format!(
-                "skipped: {reason}: 1 test of the control plane itself"
-            ));
+            build::to_stderr(&format!("skipped: {reason}: 1 test of the control plane itself"));
             None
         }
     }
@@ -52,80 +52,47 @@ fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
 fn a_control_plane_takes_a_kind_defaults_it_guards_it_and_is_gone_when_dropped() {
     let began = Instant::now();
     let Some(plane) = start() else { return };
-    build::to_stderr(&format!(
-        "control plane ready after {} ms",
-        began.elapsed().as_millis()
-    ));
+    build::to_stderr(&format!("control plane ready after {} ms", began.elapsed().as_millis()));
     let client = plane.client().unwrap();
 
     let version = client.get("/version").unwrap();
-    assert_eq!(
-        version.body["gitVersion"],
-        control_plane::parts::KUBERNETES.version
-    );
-    assert_eq!(
-        (&version.body["major"], &version.body["minor"]),
-        (&json!("1"), &json!("36"))
-    );
+    assert_eq!(version.body["gitVersion"], control_plane::parts::KUBERNETES.version);
+    assert_eq!((&version.body["major"], &version.body["minor"]), (&json!("1"), &json!("36")));
 
     the_schema_is_enforced(&client);
     a_stranger_is_refused(&plane);
     kubectl_gets_in(&plane);
     a_pod_can_be_created(&client);
 
-    let (folder, pids) = (
-        plane.kubeconfig().parent().unwrap().to_owned(),
-        plane.pids(),
-    );
+    let (folder, pids) = (plane.kubeconfig().parent().unwrap().to_owned(), plane.pids());
     assert_eq!(pids.len(), 2);
     drop(plane);
     assert!(!folder.exists());
     for (name, pid) in pids {
-        assert!(
-            fs::metadata(format!("/proc/{pid}")).is_err(),
-            "{name} is still there"
-        );
+        assert!(fs::metadata(format!("/proc/{pid}")).is_err(), "{name} is still there");
     }
 }
 
 fn the_schema_is_enforced(client: &Client) {
     let applied = client
-        .apply(
-            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gadgets.kerf.test",
-            "kerf",
-            GADGETS,
-        )
+        .apply("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gadgets.kerf.test", "kerf", GADGETS)
         .unwrap();
     assert!(applied.is_success(), "{}", applied.message());
     let gadgets = "/apis/kerf.test/v1/gadgets";
-    wait_for("the new kind to be served", || {
-        client.get(gadgets).unwrap().is_success()
-    });
-    let gadget = |size: Option<u32>| json!({"apiVersion": "kerf.test/v1", "kind": "Gadget", "metadata": {"name": "one"}, "size": size});
-    let mut plain = gadget(None);
-    plain.as_object_mut().unwrap().remove("size");
-    assert_eq!(client.post(gadgets, &plain).unwrap().body["size"], 3);
-    let refused = client
-        .put(&format!("{gadgets}/one"), &gadget(Some(10)))
-        .unwrap();
+    wait_for("the new kind to be served", || client.get(gadgets).unwrap().is_success());
+    let gadget = json!({"apiVersion": "kerf.test/v1", "kind": "Gadget", "metadata": {"name": "one"}});
+    let mut created = client.post(gadgets, &gadget).unwrap().body;
+    assert_eq!(created["size"], 3);
+    created["size"] = json!(10);
+    let refused = client.put(&format!("{gadgets}/one"), &created).unwrap();
     assert_eq!(refused.status, 422, "{refused:?}");
-    assert!(
-        refused.message().contains("too large for a gadget"),
-        "{refused:?}"
-    );
+    assert!(refused.message().contains("too large for a gadget"), "{refused:?}");
 }
 
 fn a_stranger_is_refused(plane: &ControlPlane) {
     let mut address = plane.address().clone();
     address.token = "guessed".to_owned();
-    assert_eq!(
-        Client::new(&address)
-            .unwrap()
-            .get("/api/v1/nodes")
-            .unwrap()
-            .status,
-        401
-    );
+    assert_eq!(Client::new(&address).unwrap().get("/api/v1/nodes").unwrap().status, 401);
 }
 
 fn kubectl_gets_in(plane: &ControlPlane) {
@@ -135,45 +102,22 @@ fn kubectl_gets_in(plane: &ControlPlane) {
         .args(["get", "gadgets", "-o", "name"])
         .output()
         .unwrap();
-    assert_eq!(
-        String::from_utf8_lossy(&output.stdout),
-        "gadget.kerf.test/one\n",
-        "{output:?}"
-    );
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "gadget.kerf.test/one\n", "{output:?}");
 }
 
 fn a_pod_can_be_created(client: &Client) {
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"},
         "spec": {"containers": [{"name": "web", "image": "web"}]}});
-    let answer = client
-        .post("/api/v1/namespaces/default/pods", &pod)
-        .unwrap();
+    let answer = client.post("/api/v1/namespaces/default/pods", &pod).unwrap();
     assert_eq!(answer.status, 201, "{}", answer.message());
     // A token for a service account shows that the signing key was understood.
-    let account =
-        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "kerf"}});
-    assert_eq!(
-        client
-            .post("/api/v1/namespaces/default/serviceaccounts", &account)
-            .unwrap()
-            .status,
-        201
-    );
-    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}});
-    let token = client
-        .post(
-            "/api/v1/namespaces/default/serviceaccounts/kerf/token",
-            &request,
-        )
-        .unwrap();
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "kerf"}});
+    assert_eq!(client.post("/api/v1/namespaces/default/serviceaccounts", &account).unwrap().status, 201);
+    let request =
+        json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}});
+    let token = client.post("/api/v1/namespaces/default/serviceaccounts/kerf/token", &request).unwrap();
     assert_eq!(token.status, 201, "{}", token.message());
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token.body["status"]["token"]}});
-    let reviewed = client
-        .post("/apis/authentication.k8s.io/v1/tokenreviews", &review)
-        .unwrap();
-    assert_eq!(
-        reviewed.body["status"]["authenticated"], true,
-        "{}",
-        reviewed.body
-    );
+    let reviewed = client.post("/apis/authentication.k8s.io/v1/tokenreviews", &review).unwrap();
+    assert_eq!(reviewed.body["status"]["authenticated"], true, "{}", reviewed.body);
 }

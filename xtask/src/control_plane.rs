@@ -44,7 +44,7 @@ fn up() -> Result<Vec<String>> {
     Ok(match standing::up(&build::to_stderr).context("the control plane does not start")? {
         Up::Started(address) => told("up", &address),
         Up::AlreadyUp(address) => told("up already", &address),
-        Up::Skipped(reason) => vec![format!("skipped: {reason}")],
+        Up::Skipped(reason) => vec![format!("# skipped: {reason}")],
     })
 }
 
@@ -63,7 +63,9 @@ fn down() -> Result<Vec<String>> {
 
 fn path() -> Result<Vec<String>> {
     let mut lines = match build::prepare(parts::API_SERVER, &build::to_stderr)? {
-        Prepared::Ready(binaries) => binaries.iter().map(|(name, path)| format!("{name}\t{}", path.display())).collect(),
+        Prepared::Ready(binaries) => {
+            binaries.iter().map(|(name, path)| format!("{name}\t{}", path.display())).collect()
+        }
         Prepared::Skipped(reason) => vec![format!("skipped: {reason}")],
     };
     lines.push(format!("standing\t{}", standing::folder()?.display()));

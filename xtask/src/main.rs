@@ -1,1 +1,72 @@
-fn main() {}
+//! The toolshed: what a contributor runs around the code. `cargo xtask --help` lists it.
+//!
+//! Nothing here is part of the product, and nothing of the product leans on it. A command that grows knowledge of its own
+//! about clusters is in the wrong room.
+
+#![expect(clippy::print_stdout, reason = "a tool talks to the person who runs it")]
+
+mod bench;
+mod catalog;
+mod ci;
+mod control_plane;
+mod crds;
+mod fuzz;
+mod tidy;
+mod toolbox;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", about = "Checks, generators and benches of Kerf")]
+struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// What CI runs, in the same order.
+    Ci,
+    /// The test command of the README: the same as `ci`.
+    Test,
+    /// Fails when an arrow between the rooms turns around, or a file outgrows its reader.
+    Tidy,
+    /// Time, memory, cost and gap of the engine on fixed scenes, and the peer's beside them.
+    Bench(bench::Args),
+    /// Writes the CRDs under deploy/crds.
+    Crds(crds::Args),
+    /// Regenerates the built-in catalogue of AWS instance types (asks package registries).
+    Catalog {
+        /// `--check` compares instead of writing; `--cache FOLDER` keeps downloads.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Feeds nonsense to every parser.
+    Fuzz(fuzz::Args),
+    /// A real API server at hand.
+    ControlPlane(control_plane::Args),
+}
+
+fn main() -> ExitCode {
+    match run(Args::parse().verb) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            println!("\n✗ {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(verb: Verb) -> Result<()> {
+    match verb {
+        Verb::Ci | Verb::Test => ci::run(),
+        Verb::Tidy => tidy::run(),
+        Verb::Bench(args) => bench::run(&args),
+        Verb::Crds(args) => crds::run(&args),
+        Verb::Catalog { args } => catalog::run(&args),
+        Verb::Fuzz(args) => fuzz::run(&args),
+        Verb::ControlPlane(args) => control_plane::run(&args),
+    }
+}

@@ -1,1 +1,32 @@
 //! The front door: CRD types, defaults, validation, schema generation.
+//!
+//! ```text
+//!  objects    the six kinds as Rust values            labels, taints    the words on nodes
+//!  schema     one description per kind ──▶ crd        duration, cron    the small languages in fields
+//!  kind       check, defaults, names                  budget            when and how many
+//!  validate   what only the operator checks           hash              drift, as numbers
+//! ```
+//!
+//! What is not here: any client, runtime or clock. Objects come as JSON or YAML and leave as such; time is a parameter.
+
+pub mod budget;
+pub mod crd;
+pub mod cron;
+pub mod duration;
+pub mod hash;
+pub mod kind;
+pub mod labels;
+pub mod objects;
+mod problem;
+mod schema;
+pub mod taints;
+#[cfg(feature = "testing")]
+pub mod testing;
+pub mod validate;
+
+pub use crd::{crd, crds, crds_yaml, write_crds};
+pub use duration::{DurationError, DurationOrNever, DurationText, parse_duration};
+pub use kind::{CustomObject, Kind};
+pub use labels::LabelRules;
+pub use objects::*;
+pub use problem::Problem;

@@ -1,2 +1,83 @@
 //! The porch: the one binary, `kerf`.
-fn main() {}
+//!
+//! ```text
+//! arguments ─▶ input (files) ─▶ mirror ─▶ Snapshot ─▶ engine ─▶ output (text, json, yaml)
+//!                                  ▲
+//!                                  └── supply (catalogues)
+//! ```
+
+mod arguments;
+mod input;
+mod output;
+mod plan;
+mod supply;
+
+use arguments::{Arguments, Command};
+use clap::{CommandFactory, FromArgMatches};
+use std::io::Write;
+use std::process::ExitCode;
+
+/// What the exit status says. `--help` tells the user the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    /// Done; for `plan`: every pod has a place.
+    Done,
+    /// Some pods stay pending.
+    Pending,
+}
+
+fn main() -> ExitCode {
+    let arguments = match parse() {
+        Ok(arguments) => arguments,
+        // Help and version are answers, anything else is a mistake of usage. clap's own status for it, 2, means
+        // something else here.
+        Err(error) => {
+            let is_mistake = error.use_stderr();
+            let _ = error.print();
+            return if is_mistake { ExitCode::from(1) } else { ExitCode::SUCCESS };
+        }
+    };
+    let mut stdout = std::io::BufWriter::new(std::io::stdout().lock());
+    let outcome = match arguments.command {
+        Command::Plan(arguments) => plan::run(&arguments, &mut stdout),
+        Command::Crds(arguments) => crds(&arguments, &mut stdout),
+    };
+    let outcome = outcome.and_then(|outcome| Ok(stdout.flush().map(|()| outcome)?));
+    match outcome {
+        Ok(Outcome::Done) => ExitCode::SUCCESS,
+        Ok(Outcome::Pending) => ExitCode::from(2),
+        // Whoever closes the pipe has seen enough.
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "kerf: {error:#}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+/// As a kubectl plugin the binary is called `kubectl-kerf`, and should call itself what the user typed.
+fn parse() -> Result<Arguments, clap::Error> {
+    let mut command = Arguments::command();
+    let called = std::env::args_os().next().map(std::path::PathBuf::from);
+    let stem = called.as_deref().and_then(|path| path.file_stem()).and_then(|stem| stem.to_str());
+    if stem == Some("kubectl-kerf") || stem == Some("kubectl_kerf") {
+        command = command.bin_name("kubectl kerf");
+    }
+    Arguments::from_arg_matches(&command.try_get_matches()?)
+}
+
+fn crds(arguments: &arguments::CrdsArguments, out: &mut impl Write) -> anyhow::Result<Outcome> {
+    let kind = match &arguments.kind {
+        None => None,
+        Some(word) => Some(kerf_api::Kind::from_word(word).ok_or_else(|| {
+            let known: Vec<&str> = kerf_api::Kind::ALL.iter().map(|kind| kind.name()).collect();
+            anyhow::anyhow!("there is no kind {word:?}; there are {}", known.join(", "))
+        })?),
+    };
+    write!(out, "{}", kerf_api::crds_yaml(kind))?;
+    Ok(Outcome::Done)
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}

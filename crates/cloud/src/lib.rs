@@ -1,1 +1,15 @@
-//! The socket: what can be bought, where and for how much.
+//! What can be bought, where, and for how much.
+//!
+//! ```text
+//! aws      the built-in EC2 catalogue ──┐
+//! kwok     a file of instance types ────┼─▶ Vec<InstanceType> ─▶ overlay ─▶ what the engine plans with
+//! ```
+//!
+//! Everything here is plain data and arithmetic: no client, no runtime, no clock. What a NodeClass says arrives as
+//! plain facts; reading the objects is the business of `kerf-mirror`.
+
+pub mod aws;
+pub mod kwok;
+pub mod overlay;
+
+pub use aws::catalogue_date;

@@ -1,9 +1,39 @@
 //! The study: plans capacity from one frozen picture; no I/O, no async, no clock.
+//!
+//! ```text
+//! Snapshot ─▶ market, problem, topology     the question, as dense vectors
+//!                  │
+//!        scope, draft, domains               the rules, checked at the few doors of a draft
+//!                  │
+//!   by_value, alike, first_fit               three ways to search
+//!                  │
+//!        bound, judge                        how good is it, and who has the last word
+//!                  │
+//!        write, refuse ─▶ Plan, Report       the answer, with its reasons
+//! ```
+//!
+//! `audit` stands apart: it knows the laws and nothing of the search.
 
-use kerf_model::{Effort, Plan, Report, Snapshot};
+mod alike;
+pub mod audit;
+mod bits;
+mod bound;
+mod by_value;
+mod domains;
+mod draft;
+mod first_fit;
+mod judge;
+mod market;
+mod memo;
+mod plan;
+mod prices;
+mod problem;
+mod refuse;
+mod relax;
+pub mod scheduler_model;
+mod scope;
+mod topology;
+mod write;
 
-/// Plans where the pending pods go, and what to buy for those that fit nowhere.
-pub fn plan_capacity(snapshot: &Snapshot, _effort: &Effort) -> (Plan, Report) {
-    let _ = snapshot;
-    unimplemented!()
-}
+pub use audit::audit;
+pub use plan::{plan_capacity, plan_first_fit};

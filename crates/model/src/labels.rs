@@ -20,16 +20,7 @@ pub const WINDOWS_BUILD: &str = "node.kubernetes.io/windows-build";
 pub const AWS_RESERVATION_ID: &str = "karpenter.k8s.aws/capacity-reservation-id";
 
 /// The labels that every provider defines on every node, so that a pod may select them without the pool naming them.
-pub const WELL_KNOWN: [&str; 8] = [
-    NODEPOOL,
-    ZONE,
-    REGION,
-    INSTANCE_TYPE,
-    ARCH,
-    OS,
-    CAPACITY_TYPE,
-    WINDOWS_BUILD,
-];
+pub const WELL_KNOWN: [&str; 8] = [NODEPOOL, ZONE, REGION, INSTANCE_TYPE, ARCH, OS, CAPACITY_TYPE, WINDOWS_BUILD];
 
 /// The key under which a label is known today. Older manifests still use the names of the beta days.
 pub fn normalise(key: &str) -> &str {

@@ -30,12 +30,9 @@ pub mod taint;
 mod words;
 
 pub use demand::{
-    Demand, HostPort, NamespaceName, Namespaces, NodePolicy, PodTerm, Spread, VolumeNeeds,
-    WhenUnsatisfiable,
+    Demand, HostPort, NamespaceName, Namespaces, NodePolicy, PodTerm, Spread, VolumeNeeds, WhenUnsatisfiable,
 };
-pub use ids::{
-    ClaimName, DemandIdx, NodeIdx, NodeName, PodId, PoolName, Revision, Text, TypeName, UnixMillis,
-};
+pub use ids::{ClaimName, DemandIdx, NodeIdx, NodeName, PodId, PoolName, Revision, Text, TypeName, UnixMillis};
 pub use labels::Labels;
 pub use money::Money;
 pub use node::{BoundGroup, BoundShape, Node, NodeStage};
@@ -49,7 +46,6 @@ pub use requirement::{Mismatch, Operator, Requirement, Requirements};
 pub use resources::Resources;
 pub use selector::{LabelSelector, SelectorOperator, SelectorTerm};
 pub use snapshot::{
-    Binder, Daemon, MinValuesPolicy, Note, PendingPod, PreferencePolicy, ReservedMode, Settings,
-    Snapshot,
+    Binder, Daemon, MinValuesPolicy, Note, PendingPod, PreferencePolicy, ReservedMode, Settings, Snapshot,
 };
 pub use taint::{Effect, Taint, Toleration, TolerationOperator};

@@ -19,9 +19,7 @@ impl Money {
 
     /// Rounds to the nearest microdollar. Prices come from the outside as decimal fractions of a dollar.
     pub fn from_dollars(dollars: f64) -> Self {
-        Self {
-            micros: (dollars * 1e6).round() as i64,
-        }
+        Self { micros: (dollars * 1e6).round() as i64 }
     }
 
     pub fn dollars(self) -> f64 {
@@ -32,9 +30,7 @@ impl Money {
 impl Add for Money {
     type Output = Money;
     fn add(self, other: Money) -> Money {
-        Money {
-            micros: self.micros.saturating_add(other.micros),
-        }
+        Money { micros: self.micros.saturating_add(other.micros) }
     }
 }
 impl AddAssign for Money {
@@ -45,9 +41,7 @@ impl AddAssign for Money {
 impl Sub for Money {
     type Output = Money;
     fn sub(self, other: Money) -> Money {
-        Money {
-            micros: self.micros.saturating_sub(other.micros),
-        }
+        Money { micros: self.micros.saturating_sub(other.micros) }
     }
 }
 impl SubAssign for Money {
@@ -58,9 +52,7 @@ impl SubAssign for Money {
 impl Mul<i64> for Money {
     type Output = Money;
     fn mul(self, times: i64) -> Money {
-        Money {
-            micros: self.micros.saturating_mul(times),
-        }
+        Money { micros: self.micros.saturating_mul(times) }
     }
 }
 impl Sum for Money {

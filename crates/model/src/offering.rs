@@ -25,13 +25,9 @@ impl CapacityType {
     }
 
     pub fn parse(text: &str) -> Option<Self> {
-        [
-            CapacityType::Reserved,
-            CapacityType::Spot,
-            CapacityType::OnDemand,
-        ]
-        .into_iter()
-        .find(|kind| kind.as_str() == text)
+        [CapacityType::Reserved, CapacityType::Spot, CapacityType::OnDemand]
+            .into_iter()
+            .find(|kind| kind.as_str() == text)
     }
 }
 
@@ -67,27 +63,18 @@ impl InstanceType {
             }
             out
         };
-        allocatable(
-            &replace(&self.capacity, &overrides.capacity),
-            &replace(&self.overhead, &overrides.overhead),
-        )
+        allocatable(&replace(&self.capacity, &overrides.capacity), &replace(&self.overhead, &overrides.overhead))
     }
 }
 
 fn allocatable(capacity: &Resources, overhead: &Resources) -> Resources {
     let mut out = capacity.clone();
     out.subtract(overhead);
-    let huge: Vec<_> = capacity
-        .iter()
-        .filter(|(name, _)| name.starts_with("hugepages-"))
-        .map(|(_, amount)| amount)
-        .collect();
+    let huge: Vec<_> =
+        capacity.iter().filter(|(name, _)| name.starts_with("hugepages-")).map(|(_, amount)| amount).collect();
     for amount in huge {
         let memory = out.get(crate::resources::MEMORY) - amount;
-        out.set(
-            crate::resources::MEMORY,
-            memory.max(crate::quantity::Quantity::ZERO),
-        );
+        out.set(crate::resources::MEMORY, memory.max(crate::quantity::Quantity::ZERO));
     }
     out
 }
@@ -120,10 +107,7 @@ impl Offering {
         Self {
             requirements: Requirements::new()
                 .with(labels::ZONE, Requirement::is_in([zone]))
-                .with(
-                    labels::CAPACITY_TYPE,
-                    Requirement::is_in([capacity_type.as_str()]),
-                ),
+                .with(labels::CAPACITY_TYPE, Requirement::is_in([capacity_type.as_str()])),
             price,
             price_is_estimate: false,
             available: true,
@@ -143,7 +127,6 @@ impl Offering {
     /// Whether an instance could be had now: available, and for a reservation not full.
     pub fn launchable(&self) -> bool {
         self.available
-            && (self.capacity_type() != Some(CapacityType::Reserved)
-                || self.reservation_capacity.unwrap_or(0) > 0)
+            && (self.capacity_type() != Some(CapacityType::Reserved) || self.reservation_capacity.unwrap_or(0) > 0)
     }
 }

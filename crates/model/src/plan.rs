@@ -8,6 +8,7 @@ use crate::pool::NodeClassRef;
 use crate::requirement::Requirements;
 use crate::resources::Resources;
 use crate::taint::Taint;
+use std::sync::Arc;
 
 /// A proposal; `based_on` lets the applier refuse it once the world has moved.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,9 +40,10 @@ pub struct Launch {
     pub pool: PoolName,
     pub node_class: NodeClassRef,
     /// What is acceptable, cheapest first. Never empty.
-    pub any_of: Vec<LaunchOption>,
+    /// Claims that accept the same share one list: thousands of alike nodes cost one.
+    pub any_of: Arc<[LaunchOption]>,
     /// As they go into the NodeClaim's spec, instance types and capacity types included.
-    pub requirements: Requirements,
+    pub requirements: Arc<Requirements>,
     pub labels: Labels,
     pub taints: Vec<Taint>,
     pub startup_taints: Vec<Taint>,
@@ -58,9 +60,7 @@ pub struct Launch {
 impl Launch {
     /// What it will cost if the first choice can be had.
     pub fn price(&self) -> Money {
-        self.any_of
-            .first()
-            .map_or(Money::ZERO, |option| option.price)
+        self.any_of.first().map_or(Money::ZERO, |option| option.price)
     }
 }
 

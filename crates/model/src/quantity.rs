@@ -14,9 +14,7 @@ pub struct Quantity {
 
 /// Why a text is no quantity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{text:?} is not a quantity: {why} (use a number with an optional suffix such as m, k, M, Gi or e3)"
-)]
+#[error("{text:?} is not a quantity: {why} (use a number with an optional suffix such as m, k, M, Gi or e3)")]
 pub struct QuantityError {
     pub text: String,
     pub why: &'static str,
@@ -30,9 +28,7 @@ impl Quantity {
     }
 
     pub fn from_units(units: i64) -> Self {
-        Self {
-            milli: units.saturating_mul(1000),
-        }
+        Self { milli: units.saturating_mul(1000) }
     }
 
     pub fn from_mebibytes(mebibytes: i64) -> Self {
@@ -50,19 +46,14 @@ impl Quantity {
 
     /// Reads the Kubernetes notation. Fractions of a thousandth round away from zero, as the API server does.
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
-        let error = |why| QuantityError {
-            text: text.to_owned(),
-            why,
-        };
+        let error = |why| QuantityError { text: text.to_owned(), why };
         let (negative, body) = match text.as_bytes().first() {
             None => return Err(error("it is empty")),
             Some(b'-') => (true, &text[1..]),
             Some(b'+') => (false, &text[1..]),
             Some(_) => (false, text),
         };
-        let end = body
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(body.len());
+        let end = body.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(body.len());
         let (number, suffix) = body.split_at(end);
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
         if fraction.contains('.') {
@@ -93,15 +84,11 @@ impl Quantity {
         let denominator = divisor.saturating_mul(fraction_scale);
         let milli = scaled / denominator + i128::from(scaled % denominator != 0);
         let milli = i64::try_from(milli).unwrap_or(i64::MAX);
-        Ok(Self {
-            milli: if negative { -milli } else { milli },
-        })
+        Ok(Self { milli: if negative { -milli } else { milli } })
     }
 
     fn saturated(negative: bool) -> Self {
-        Self {
-            milli: if negative { -i64::MAX } else { i64::MAX },
-        }
+        Self { milli: if negative { -i64::MAX } else { i64::MAX } }
     }
 }
 
@@ -138,9 +125,7 @@ fn scale(suffix: &str) -> Option<(i128, i128)> {
 impl Add for Quantity {
     type Output = Quantity;
     fn add(self, other: Quantity) -> Quantity {
-        Quantity {
-            milli: self.milli.saturating_add(other.milli),
-        }
+        Quantity { milli: self.milli.saturating_add(other.milli) }
     }
 }
 impl AddAssign for Quantity {
@@ -151,9 +136,7 @@ impl AddAssign for Quantity {
 impl Sub for Quantity {
     type Output = Quantity;
     fn sub(self, other: Quantity) -> Quantity {
-        Quantity {
-            milli: self.milli.saturating_sub(other.milli),
-        }
+        Quantity { milli: self.milli.saturating_sub(other.milli) }
     }
 }
 impl SubAssign for Quantity {
@@ -170,12 +153,7 @@ impl fmt::Display for Quantity {
         }
         let units = self.milli / 1000;
         if units != 0 {
-            for (suffix, size) in [
-                ("Ti", 1_i64 << 40),
-                ("Gi", 1 << 30),
-                ("Mi", 1 << 20),
-                ("Ki", 1 << 10),
-            ] {
+            for (suffix, size) in [("Ti", 1_i64 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)] {
                 if units % size == 0 {
                     return write!(f, "{}{suffix}", units / size);
                 }
@@ -221,9 +199,7 @@ mod tests {
 
     #[test]
     fn what_is_no_quantity_is_refused_with_its_text() {
-        for text in [
-            "", "-", "abc", "1.2.3", "1GiB", "1 Gi", "0x10", "e3", "1e99", "٣",
-        ] {
+        for text in ["", "-", "abc", "1.2.3", "1GiB", "1 Gi", "0x10", "e3", "1e99", "٣"] {
             let error = Quantity::parse(text).expect_err(text);
             assert!(error.to_string().contains(&format!("{text:?}")), "{error}");
         }
@@ -231,14 +207,8 @@ mod tests {
 
     #[test]
     fn printing_and_reading_again_gives_the_same_amount() {
-        for text in [
-            "0", "1500m", "3", "4Gi", "3100Mi", "1Ti", "17", "1001", "-2Gi",
-        ] {
-            assert_eq!(
-                Quantity::parse(&Quantity::parse(text).unwrap().to_string()),
-                Quantity::parse(text),
-                "{text}"
-            );
+        for text in ["0", "1500m", "3", "4Gi", "3100Mi", "1Ti", "17", "1001", "-2Gi"] {
+            assert_eq!(Quantity::parse(&Quantity::parse(text).unwrap().to_string()), Quantity::parse(text), "{text}");
         }
     }
 }

@@ -125,40 +125,14 @@ pub enum TopologyKind {
 /// One change that would place the pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remedy {
-    Tolerate {
-        pool: PoolName,
-        taint: Taint,
-    },
-    DropRequirement {
-        key: Text,
-    },
-    DeclareLabel {
-        pool: PoolName,
-        key: Text,
-    },
-    ReduceRequest {
-        resource: Text,
-        to: Quantity,
-    },
-    RaiseLimit {
-        pool: PoolName,
-        resource: Text,
-        to: Quantity,
-    },
-    LowerMinValues {
-        pool: PoolName,
-        key: Text,
-        to: u32,
-    },
-    DropTopology {
-        kind: TopologyKind,
-        key: Text,
-    },
-    FreeHostPort {
-        port: u16,
-    },
-    MakeReady {
-        pool: PoolName,
-    },
+    Tolerate { pool: PoolName, taint: Taint },
+    DropRequirement { key: Text },
+    DeclareLabel { pool: PoolName, key: Text },
+    ReduceRequest { resource: Text, to: Quantity },
+    RaiseLimit { pool: PoolName, resource: Text, to: Quantity },
+    LowerMinValues { pool: PoolName, key: Text, to: u32 },
+    DropTopology { kind: TopologyKind, key: Text },
+    FreeHostPort { port: u16 },
+    MakeReady { pool: PoolName },
     AddPool,
 }

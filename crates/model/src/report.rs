@@ -3,6 +3,7 @@
 use crate::ids::{PodId, Revision, Text};
 use crate::money::Money;
 use crate::refusal::Refusal;
+use std::sync::Arc;
 
 /// How much searching is allowed. Counted in steps, not in time: a slow machine gets the same answer later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +21,8 @@ impl Default for Effort {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     pub revision: Revision,
-    pub refused: Vec<(PodId, Refusal)>,
+    /// Alike pods share one refusal.
+    pub refused: Vec<(PodId, Arc<Refusal>)>,
     /// Preferences that had to be given up.
     pub relaxed: Vec<Relaxed>,
     pub cost: Cost,
@@ -52,8 +54,7 @@ pub struct Cost {
 impl Cost {
     /// How far above the bound, as a fraction. None when there is nothing to buy.
     pub fn gap(&self) -> Option<f64> {
-        (self.bound.micros > 0)
-            .then(|| (self.added.micros - self.bound.micros) as f64 / self.bound.micros as f64)
+        (self.bound.micros > 0).then(|| (self.added.micros - self.bound.micros) as f64 / self.bound.micros as f64)
     }
 }
 

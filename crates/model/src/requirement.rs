@@ -34,17 +34,11 @@ impl Operator {
     ];
 
     pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|(_, name)| *name == text)
-            .map(|(operator, _)| operator)
+        Self::ALL.into_iter().find(|(_, name)| *name == text).map(|(operator, _)| operator)
     }
 
     pub fn as_str(self) -> &'static str {
-        Self::ALL
-            .into_iter()
-            .find(|(operator, _)| *operator == self)
-            .map_or("", |(_, name)| name)
+        Self::ALL.into_iter().find(|(operator, _)| *operator == self).map_or("", |(_, name)| name)
     }
 }
 
@@ -65,35 +59,19 @@ pub struct Requirement {
 impl Requirement {
     /// Any value will do, as long as there is one.
     pub fn exists() -> Self {
-        Self {
-            complement: true,
-            values: BTreeSet::new(),
-            at_least: None,
-            at_most: None,
-            min_values: None,
-        }
+        Self { complement: true, values: BTreeSet::new(), at_least: None, at_most: None, min_values: None }
     }
 
     pub fn does_not_exist() -> Self {
-        Self {
-            complement: false,
-            ..Self::exists()
-        }
+        Self { complement: false, ..Self::exists() }
     }
 
     pub fn is_in<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
-        Self {
-            complement: false,
-            values: values.into_iter().map(Into::into).collect(),
-            ..Self::exists()
-        }
+        Self { complement: false, values: values.into_iter().map(Into::into).collect(), ..Self::exists() }
     }
 
     pub fn not_in<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
-        Self {
-            values: values.into_iter().map(Into::into).collect(),
-            ..Self::exists()
-        }
+        Self { values: values.into_iter().map(Into::into).collect(), ..Self::exists() }
     }
 
     /// Builds from the written form. None when a bound is not a single integer.
@@ -109,27 +87,15 @@ impl Requirement {
             Operator::Exists => Self::exists(),
             Operator::DoesNotExist => Self::does_not_exist(),
             Operator::Gt => match bound()?.checked_add(1) {
-                Some(lowest) => Self {
-                    at_least: Some(lowest),
-                    ..Self::exists()
-                },
+                Some(lowest) => Self { at_least: Some(lowest), ..Self::exists() },
                 None => Self::does_not_exist(),
             },
             Operator::Lt => match bound()?.checked_sub(1) {
-                Some(highest) => Self {
-                    at_most: Some(highest),
-                    ..Self::exists()
-                },
+                Some(highest) => Self { at_most: Some(highest), ..Self::exists() },
                 None => Self::does_not_exist(),
             },
-            Operator::Gte => Self {
-                at_least: Some(bound()?),
-                ..Self::exists()
-            },
-            Operator::Lte => Self {
-                at_most: Some(bound()?),
-                ..Self::exists()
-            },
+            Operator::Gte => Self { at_least: Some(bound()?), ..Self::exists() },
+            Operator::Lte => Self { at_most: Some(bound()?), ..Self::exists() },
         })
     }
 
@@ -158,51 +124,18 @@ impl Requirement {
         let at_most = tighter_upper(self.at_most, other.at_most);
         let min_values = self.min_values.max(other.min_values);
         if clash(at_least, at_most) {
-            return Self {
-                min_values,
-                ..Self::does_not_exist()
-            };
+            return Self { min_values, ..Self::does_not_exist() };
         }
         let keep = |value: &&Text| within(value, at_least, at_most);
         let complement = self.complement && other.complement;
         let values: BTreeSet<Text> = match (self.complement, other.complement) {
-            (true, true) => self
-                .values
-                .union(&other.values)
-                .filter(keep)
-                .cloned()
-                .collect(),
-            (true, false) => other
-                .values
-                .difference(&self.values)
-                .filter(keep)
-                .cloned()
-                .collect(),
-            (false, true) => self
-                .values
-                .difference(&other.values)
-                .filter(keep)
-                .cloned()
-                .collect(),
-            (false, false) => self
-                .values
-                .intersection(&other.values)
-                .filter(keep)
-                .cloned()
-                .collect(),
+            (true, true) => self.values.union(&other.values).filter(keep).cloned().collect(),
+            (true, false) => other.values.difference(&self.values).filter(keep).cloned().collect(),
+            (false, true) => self.values.difference(&other.values).filter(keep).cloned().collect(),
+            (false, false) => self.values.intersection(&other.values).filter(keep).cloned().collect(),
         };
-        let bounds = if complement {
-            (at_least, at_most)
-        } else {
-            (None, None)
-        };
-        Self {
-            complement,
-            values,
-            at_least: bounds.0,
-            at_most: bounds.1,
-            min_values,
-        }
+        let bounds = if complement { (at_least, at_most) } else { (None, None) };
+        Self { complement, values, at_least: bounds.0, at_most: bounds.1, min_values }
     }
 
     /// Whether some value is allowed by both, without building the intersection.
@@ -215,28 +148,15 @@ impl Requirement {
         let keep = |value: &&Text| within(value, at_least, at_most);
         match (self.complement, other.complement) {
             (true, true) => true,
-            (true, false) => other
-                .values
-                .iter()
-                .any(|value| !self.values.contains(value) && keep(&value)),
-            (false, true) => self
-                .values
-                .iter()
-                .any(|value| !other.values.contains(value) && keep(&value)),
-            (false, false) => self
-                .values
-                .iter()
-                .any(|value| other.values.contains(value) && keep(&value)),
+            (true, false) => other.values.iter().any(|value| !self.values.contains(value) && keep(&value)),
+            (false, true) => self.values.iter().any(|value| !other.values.contains(value) && keep(&value)),
+            (false, false) => self.values.iter().any(|value| other.values.contains(value) && keep(&value)),
         }
     }
 
     /// The one value, where only one is left.
     pub fn single(&self) -> Option<&Text> {
-        if self.complement || self.values.len() != 1 {
-            None
-        } else {
-            self.values.first()
-        }
+        if self.complement || self.values.len() != 1 { None } else { self.values.first() }
     }
 }
 
@@ -244,9 +164,9 @@ fn within(value: &str, at_least: Option<i64>, at_most: Option<i64>) -> bool {
     if at_least.is_none() && at_most.is_none() {
         return true;
     }
-    value.parse::<i64>().is_ok_and(|number| {
-        at_least.is_none_or(|bound| number >= bound) && at_most.is_none_or(|bound| number <= bound)
-    })
+    value
+        .parse::<i64>()
+        .is_ok_and(|number| at_least.is_none_or(|bound| number >= bound) && at_most.is_none_or(|bound| number <= bound))
 }
 
 fn tighter_upper(a: Option<i64>, b: Option<i64>) -> Option<i64> {
@@ -262,13 +182,7 @@ fn clash(at_least: Option<i64>, at_most: Option<i64>) -> bool {
 
 impl fmt::Display for Requirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let list = || {
-            self.values
-                .iter()
-                .map(|v| &**v)
-                .collect::<Vec<_>>()
-                .join(", ")
-        };
+        let list = || self.values.iter().map(|v| &**v).collect::<Vec<_>>().join(", ");
         match self.operator() {
             Operator::In => write!(f, "In [{}]", list())?,
             Operator::NotIn => write!(f, "NotIn [{}]", list())?,
@@ -297,11 +211,7 @@ pub enum Mismatch {
     /// The node side says nothing about a label that is asked for.
     Undefined { key: Text },
     /// The values have nothing in common.
-    Disjoint {
-        key: Text,
-        wanted: Requirement,
-        offered: Requirement,
-    },
+    Disjoint { key: Text, wanted: Requirement, offered: Requirement },
 }
 
 impl Requirements {
@@ -358,31 +268,21 @@ impl Requirements {
 
     /// Whether a node with these requirements can take what `incoming` asks. Keys the node side does not define fail,
     /// unless `may_be_undefined` says otherwise or the incoming requirement is content with absence.
-    pub fn compatible(
-        &self,
-        incoming: &Requirements,
-        may_be_undefined: impl Fn(&str) -> bool,
-    ) -> Result<(), Mismatch> {
+    pub fn compatible(&self, incoming: &Requirements, may_be_undefined: impl Fn(&str) -> bool) -> Result<(), Mismatch> {
         for (key, requirement) in &incoming.0 {
-            if !self.0.contains_key(key) && !may_be_undefined(key) && !requirement.allows_absence()
-            {
+            if !self.0.contains_key(key) && !may_be_undefined(key) && !requirement.allows_absence() {
                 return Err(Mismatch::Undefined { key: key.clone() });
             }
         }
         match self.first_disjoint(incoming) {
-            Some((key, offered, wanted)) => Err(Mismatch::Disjoint {
-                key: key.clone(),
-                wanted: wanted.clone(),
-                offered: offered.clone(),
-            }),
+            Some((key, offered, wanted)) => {
+                Err(Mismatch::Disjoint { key: key.clone(), wanted: wanted.clone(), offered: offered.clone() })
+            }
             None => Ok(()),
         }
     }
 
-    fn first_disjoint<'a>(
-        &'a self,
-        other: &'a Requirements,
-    ) -> Option<(&'a Text, &'a Requirement, &'a Requirement)> {
+    fn first_disjoint<'a>(&'a self, other: &'a Requirements) -> Option<(&'a Text, &'a Requirement, &'a Requirement)> {
         other.0.iter().find_map(|(key, theirs)| {
             let ours = self.0.get(key)?;
             let tolerated = ours.allows_absence() && theirs.allows_absence();
@@ -413,51 +313,19 @@ mod tests {
     #[test]
     fn intersections_come_out_as_the_contract_says() {
         for (a, b, expected) in [
-            (
-                req("In", &["a", "b"]),
-                req("In", &["b", "c"]),
-                req("In", &["b"]),
-            ),
-            (
-                req("In", &["a"]),
-                req("In", &["c"]),
-                req("DoesNotExist", &[]),
-            ),
-            (
-                req("In", &["a", "b"]),
-                req("NotIn", &["b"]),
-                req("In", &["a"]),
-            ),
-            (
-                req("NotIn", &["a"]),
-                req("NotIn", &["b"]),
-                req("NotIn", &["a", "b"]),
-            ),
+            (req("In", &["a", "b"]), req("In", &["b", "c"]), req("In", &["b"])),
+            (req("In", &["a"]), req("In", &["c"]), req("DoesNotExist", &[])),
+            (req("In", &["a", "b"]), req("NotIn", &["b"]), req("In", &["a"])),
+            (req("NotIn", &["a"]), req("NotIn", &["b"]), req("NotIn", &["a", "b"])),
             (req("Exists", &[]), req("In", &["a"]), req("In", &["a"])),
-            (
-                req("Gt", &["3"]),
-                req("In", &["3", "4", "x"]),
-                req("In", &["4"]),
-            ),
-            (
-                req("Gt", &["5"]),
-                req("Lt", &["5"]),
-                req("DoesNotExist", &[]),
-            ),
+            (req("Gt", &["3"]), req("In", &["3", "4", "x"]), req("In", &["4"])),
+            (req("Gt", &["5"]), req("Lt", &["5"]), req("DoesNotExist", &[])),
             (
                 req("Gte", &["5"]),
                 req("Lte", &["5"]),
-                Requirement {
-                    at_least: Some(5),
-                    at_most: Some(5),
-                    ..req("Exists", &[])
-                },
+                Requirement { at_least: Some(5), at_most: Some(5), ..req("Exists", &[]) },
             ),
-            (
-                req("Gt", &[&i64::MAX.to_string()]),
-                req("Exists", &[]),
-                req("DoesNotExist", &[]),
-            ),
+            (req("Gt", &[&i64::MAX.to_string()]), req("Exists", &[]), req("DoesNotExist", &[])),
         ] {
             assert_eq!(a.intersect(&b), expected, "{a} ∩ {b}");
             assert_eq!(b.intersect(&a), expected, "{b} ∩ {a}");
@@ -471,30 +339,12 @@ mod tests {
         let node = Requirements::new().with("team", req("In", &["red"]));
         let never = |_: &str| false;
         let ask = |key: &str, requirement| Requirements::new().with(key, requirement);
-        assert!(
-            node.compatible(&ask("team", req("In", &["red"])), never)
-                .is_ok()
-        );
-        assert!(matches!(
-            node.compatible(&ask("other", req("Exists", &[])), never),
-            Err(Mismatch::Undefined { .. })
-        ));
-        assert!(
-            node.compatible(&ask("other", req("NotIn", &["x"])), never)
-                .is_ok()
-        );
-        assert!(
-            node.compatible(&ask("other", req("DoesNotExist", &[])), never)
-                .is_ok()
-        );
-        assert!(
-            node.compatible(&ask("other", req("In", &["x"])), |key| key == "other")
-                .is_ok()
-        );
-        assert!(matches!(
-            node.compatible(&ask("team", req("In", &["blue"])), never),
-            Err(Mismatch::Disjoint { .. })
-        ));
+        assert!(node.compatible(&ask("team", req("In", &["red"])), never).is_ok());
+        assert!(matches!(node.compatible(&ask("other", req("Exists", &[])), never), Err(Mismatch::Undefined { .. })));
+        assert!(node.compatible(&ask("other", req("NotIn", &["x"])), never).is_ok());
+        assert!(node.compatible(&ask("other", req("DoesNotExist", &[])), never).is_ok());
+        assert!(node.compatible(&ask("other", req("In", &["x"])), |key| key == "other").is_ok());
+        assert!(matches!(node.compatible(&ask("team", req("In", &["blue"])), never), Err(Mismatch::Disjoint { .. })));
     }
 
     #[test]
@@ -506,8 +356,7 @@ mod tests {
 
     #[test]
     fn beta_label_names_mean_todays_labels() {
-        let requirements =
-            Requirements::new().with("failure-domain.beta.kubernetes.io/zone", req("In", &["a"]));
+        let requirements = Requirements::new().with("failure-domain.beta.kubernetes.io/zone", req("In", &["a"]));
         assert!(requirements.get(labels::ZONE).is_some());
     }
 }

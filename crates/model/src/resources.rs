@@ -76,18 +76,13 @@ impl Resources {
 
     /// Whether `self` fits into `total`: nothing in total is negative, and each request is covered.
     pub fn fits(&self, total: &Resources) -> bool {
-        total.0.values().all(|amount| amount.milli >= 0)
-            && self.iter().all(|(name, amount)| amount <= total.get(name))
+        total.0.values().all(|amount| amount.milli >= 0) && self.iter().all(|(name, amount)| amount <= total.get(name))
     }
 }
 
 impl<'a> FromIterator<(&'a str, Quantity)> for Resources {
     fn from_iter<I: IntoIterator<Item = (&'a str, Quantity)>>(iter: I) -> Self {
-        Self(
-            iter.into_iter()
-                .map(|(name, amount)| (name.into(), amount))
-                .collect(),
-        )
+        Self(iter.into_iter().map(|(name, amount)| (name.into(), amount)).collect())
     }
 }
 

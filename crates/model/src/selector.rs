@@ -35,12 +35,7 @@ impl LabelSelector {
     }
 
     pub fn from_labels<'a>(labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
-        Self::new(
-            labels
-                .into_iter()
-                .map(|(key, value)| SelectorTerm::is_in(key, value))
-                .collect(),
-        )
+        Self::new(labels.into_iter().map(|(key, value)| SelectorTerm::is_in(key, value)).collect())
     }
 
     /// The same selector with one more term.
@@ -56,11 +51,7 @@ impl LabelSelector {
 
 impl SelectorTerm {
     pub fn is_in(key: &str, value: &str) -> Self {
-        Self {
-            key: key.into(),
-            operator: SelectorOperator::In,
-            values: BTreeSet::from([value.into()]),
-        }
+        Self { key: key.into(), operator: SelectorOperator::In, values: BTreeSet::from([value.into()]) }
     }
 
     pub fn matches(&self, labels: &Labels) -> bool {

@@ -2,6 +2,7 @@
 
 use crate::demand::Demand;
 use crate::ids::{DemandIdx, NodeName, PodId, Revision, Text, UnixMillis};
+use crate::money::Money;
 use crate::node::{BoundGroup, Node};
 use crate::pool::Pool;
 use crate::refusal::Why;
@@ -91,6 +92,9 @@ pub struct Settings {
     pub well_known: BTreeSet<Text>,
     /// The label that tells reservations apart.
     pub reservation_label: Text,
+    /// What a node costs beside its price (agents, addresses, image pulls): among plans that are no dearer than first
+    /// fit, fewer nodes win where the difference in price is smaller than this per node.
+    pub node_overhead: Money,
 }
 
 impl Default for Settings {
@@ -100,11 +104,9 @@ impl Default for Settings {
             min_values: MinValuesPolicy::Strict,
             reserved: Some(ReservedMode::Strict),
             placed_by: Binder::KubeScheduler,
-            well_known: crate::labels::WELL_KNOWN
-                .into_iter()
-                .map(Into::into)
-                .collect(),
+            well_known: crate::labels::WELL_KNOWN.into_iter().map(Into::into).collect(),
             reservation_label: crate::labels::AWS_RESERVATION_ID.into(),
+            node_overhead: Money::from_micros(10_000),
         }
     }
 }

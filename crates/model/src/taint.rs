@@ -20,13 +20,9 @@ impl Effect {
     }
 
     pub fn parse(text: &str) -> Option<Self> {
-        [
-            Effect::NoSchedule,
-            Effect::PreferNoSchedule,
-            Effect::NoExecute,
-        ]
-        .into_iter()
-        .find(|effect| effect.as_str() == text)
+        [Effect::NoSchedule, Effect::PreferNoSchedule, Effect::NoExecute]
+            .into_iter()
+            .find(|effect| effect.as_str() == text)
     }
 }
 
@@ -40,13 +36,7 @@ pub struct Taint {
 impl fmt::Display for Taint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let equals = if self.value.is_empty() { "" } else { "=" };
-        write!(
-            f,
-            "{}{equals}{}:{}",
-            self.key,
-            self.value,
-            self.effect.as_str()
-        )
+        write!(f, "{}{equals}{}:{}", self.key, self.value, self.effect.as_str())
     }
 }
 
@@ -81,12 +71,7 @@ impl Toleration {
         if self.key != taint.key {
             return false;
         }
-        let numbers = || {
-            Some((
-                taint.value.parse::<i64>().ok()?,
-                self.value.parse::<i64>().ok()?,
-            ))
-        };
+        let numbers = || Some((taint.value.parse::<i64>().ok()?, self.value.parse::<i64>().ok()?));
         match self.operator {
             TolerationOperator::Exists => true,
             TolerationOperator::Equal => self.value == taint.value,
@@ -98,51 +83,27 @@ impl Toleration {
 
 /// The first taint that none of the tolerations covers.
 pub fn first_untolerated<'a>(taints: &'a [Taint], tolerations: &[Toleration]) -> Option<&'a Taint> {
-    taints.iter().find(|taint| {
-        !tolerations
-            .iter()
-            .any(|toleration| toleration.tolerates(taint))
-    })
+    taints.iter().find(|taint| !tolerations.iter().any(|toleration| toleration.tolerates(taint)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn toleration(
-        key: &str,
-        operator: TolerationOperator,
-        value: &str,
-        effect: Option<Effect>,
-    ) -> Toleration {
-        Toleration {
-            key: key.into(),
-            operator,
-            value: value.into(),
-            effect,
-        }
+    fn toleration(key: &str, operator: TolerationOperator, value: &str, effect: Option<Effect>) -> Toleration {
+        Toleration { key: key.into(), operator, value: value.into(), effect }
     }
 
     #[test]
     fn a_toleration_covers_what_kubernetes_says_it_covers() {
-        let taint = Taint {
-            key: "gpu".into(),
-            value: "5".into(),
-            effect: Effect::NoSchedule,
-        };
+        let taint = Taint { key: "gpu".into(), value: "5".into(), effect: Effect::NoSchedule };
         use TolerationOperator::{Equal, Exists, Gt, Lt};
         for (toleration, expected) in [
             (toleration("gpu", Exists, "", None), true),
             (toleration("", Exists, "", None), true),
             (toleration("", Equal, "", None), false),
-            (
-                toleration("gpu", Equal, "5", Some(Effect::NoSchedule)),
-                true,
-            ),
-            (
-                toleration("gpu", Equal, "5", Some(Effect::NoExecute)),
-                false,
-            ),
+            (toleration("gpu", Equal, "5", Some(Effect::NoSchedule)), true),
+            (toleration("gpu", Equal, "5", Some(Effect::NoExecute)), false),
             (toleration("gpu", Equal, "6", None), false),
             (toleration("gpu", Lt, "6", None), true),
             (toleration("gpu", Gt, "6", None), false),

@@ -10,14 +10,8 @@ impl fmt::Display for Reason {
         match self {
             Reason::PodsWaiting { n_pods } => write!(f, "pods waiting: {n_pods}"),
             Reason::BufferWanted { n_pods } => write!(f, "capacity buffers waiting: {n_pods}"),
-            Reason::RoomOnNode {
-                n_pods,
-                in_flight: false,
-            } => write!(f, "room on the node for {n_pods}"),
-            Reason::RoomOnNode {
-                n_pods,
-                in_flight: true,
-            } => write!(f, "room on a node on its way for {n_pods}"),
+            Reason::RoomOnNode { n_pods, in_flight: false } => write!(f, "room on the node for {n_pods}"),
+            Reason::RoomOnNode { n_pods, in_flight: true } => write!(f, "room on a node on its way for {n_pods}"),
         }
     }
 }
@@ -55,45 +49,22 @@ impl fmt::Display for Why {
                 write!(f, "the pool's requirements leave no instance type")
             }
             Why::TaintNotTolerated { taint } => write!(f, "did not tolerate taint (taint={taint})"),
-            Why::LabelUnknown {
-                key,
-                wanted,
-                typo_of,
-            } => {
-                write!(
-                    f,
-                    "label {key:?} does not have known values (wanted {wanted})"
-                )?;
+            Why::LabelUnknown { key, wanted, typo_of } => {
+                write!(f, "label {key:?} does not have known values (wanted {wanted})")?;
                 match typo_of {
                     Some(known) => write!(f, " (typo of {known:?}?)"),
                     None => Ok(()),
                 }
             }
-            Why::RequirementsClash {
-                key,
-                wanted,
-                offered,
-            } => {
-                write!(
-                    f,
-                    "incompatible requirements, key {key}, {wanted} not in {offered}"
-                )
+            Why::RequirementsClash { key, wanted, offered } => {
+                write!(f, "incompatible requirements, key {key}, {wanted} not in {offered}")
             }
             Why::NoTypeMatches { key: Some(key) } => {
                 write!(f, "no instance type met all requirements (key {key})")
             }
             Why::NoTypeMatches { key: None } => write!(f, "no instance type met all requirements"),
-            Why::TooLarge {
-                resource,
-                needs,
-                largest,
-                on,
-                n_types,
-            } => {
-                write!(
-                    f,
-                    "no instance type has enough resources: needs {resource} {needs} with the daemons"
-                )?;
+            Why::TooLarge { resource, needs, largest, on, n_types } => {
+                write!(f, "no instance type has enough resources: needs {resource} {needs} with the daemons")?;
                 match on {
                     Some(name) => write!(f, ", the largest of {n_types} ({name}) has {largest}")?,
                     None => write!(f, ", and none of {n_types} has any")?,
@@ -104,46 +75,25 @@ impl fmt::Display for Why {
                 Ok(())
             }
             Why::NoTypeHasAll { n_types } => {
-                write!(
-                    f,
-                    "no instance type has enough of every resource at once ({n_types} tried)"
-                )
+                write!(f, "no instance type has enough of every resource at once ({n_types} tried)")
             }
             Why::NoOffering { n_types } => write!(
                 f,
                 "no instance type has the required offering: {n_types} would fit, none can be had in the zones and capacity types asked for"
             ),
-            Why::LimitReached {
-                resource,
-                limit,
-                in_use,
-                needs,
-            } => {
-                write!(
-                    f,
-                    "limits: {resource} {in_use} of {limit} in use, the smallest suitable node needs {needs}"
-                )
+            Why::LimitReached { resource, limit, in_use, needs } => {
+                write!(f, "limits: {resource} {in_use} of {limit} in use, the smallest suitable node needs {needs}")
             }
             Why::MinValues { key, needs, has } => {
-                write!(
-                    f,
-                    "minValues requirement is not met for label(s) {key}: needs {needs}, has {has}"
-                )
+                write!(f, "minValues requirement is not met for label(s) {key}: needs {needs}, has {has}")
             }
             Why::Topology { kind, key, detail } => {
-                write!(
-                    f,
-                    "unsatisfiable topology constraint for {kind}, key={key} ({detail})"
-                )
+                write!(f, "unsatisfiable topology constraint for {kind}, key={key} ({detail})")
             }
             Why::VolumeElsewhere { key, wanted } => {
                 write!(f, "incompatible volume requirements, key {key}, {wanted}")
             }
-            Why::VolumeLimit {
-                driver,
-                needs,
-                limit,
-            } => {
+            Why::VolumeLimit { driver, needs, limit } => {
                 write!(
                     f,
                     "would exceed volume limit for all instance type options: {driver} needs {needs}, limit {limit}"
@@ -151,24 +101,14 @@ impl fmt::Display for Why {
             }
             Why::HostPortTaken { port } => write!(f, "host port {port} is taken"),
             Why::ReservationAwaited { reservation } => {
-                write!(
-                    f,
-                    "waits for reservation {reservation}, which is spoken for in this pass"
-                )
+                write!(f, "waits for reservation {reservation}, which is spoken for in this pass")
             }
             Why::Ill { field, message } => write!(f, "{field}: {message}"),
-            Why::DynamicResources => write!(
-                f,
-                "pod has Dynamic Resource Allocation requirements that are not yet supported by Karpenter"
-            ),
-            Why::NotForUs => write!(
-                f,
-                "the pod is configured to not run on a node of a NodePool"
-            ),
-            Why::EffortSpent { max } => write!(
-                f,
-                "the search was stopped after {max} steps, before this pod's turn"
-            ),
+            Why::DynamicResources => {
+                write!(f, "pod has Dynamic Resource Allocation requirements that are not yet supported by Karpenter")
+            }
+            Why::NotForUs => write!(f, "the pod is configured to not run on a node of a NodePool"),
+            Why::EffortSpent { max } => write!(f, "the search was stopped after {max} steps, before this pod's turn"),
         }
     }
 }

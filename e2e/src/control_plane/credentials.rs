@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose,
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
 
 /// What the servers read, and what a client needs to be let in.
@@ -26,8 +25,7 @@ pub(super) struct Credentials {
 
 impl Credentials {
     pub(super) fn create(folder: &Path) -> Result<Self> {
-        let (ca_pem, cert_pem, key_pem) =
-            serving_certificate().context("cannot make a serving certificate")?;
+        let (ca_pem, cert_pem, key_pem) = serving_certificate().context("cannot make a serving certificate")?;
         let service_account = KeyPair::generate().context("cannot make a service account key")?;
         let token = random_token().context("cannot draw a token")?;
         let write = |name: &str, text: &str| -> Result<PathBuf> {
@@ -40,10 +38,7 @@ impl Credentials {
             serving_key: write("serving.key", &key_pem)?,
             service_account_key: write("service-account.key", &service_account.serialize_pem())?,
             // The server reads elliptic private keys in this envelope for signing only; for checking it wants the public half.
-            service_account_public_key: write(
-                "service-account.pub",
-                &service_account.public_key_pem(),
-            )?,
+            service_account_public_key: write("service-account.pub", &service_account.public_key_pem())?,
             token_file: write("tokens.csv", &format!("{token},kerf,kerf,system:masters\n"))?,
             ca_file: write("ca.crt", &ca_pem)?,
             ca_pem,
@@ -79,35 +74,20 @@ contexts:
 /// An authority, and a certificate of it for loopback and for the names the server has inside its cluster.
 fn serving_certificate() -> Result<(String, String, String)> {
     let mut authority = CertificateParams::new(Vec::new())?;
-    authority
-        .distinguished_name
-        .push(DnType::CommonName, "kerf control plane");
+    authority.distinguished_name.push(DnType::CommonName, "kerf control plane");
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    authority.key_usages = vec![
-        KeyUsagePurpose::KeyCertSign,
-        KeyUsagePurpose::CrlSign,
-        KeyUsagePurpose::DigitalSignature,
-    ];
+    authority.key_usages =
+        vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
     let authority_key = KeyPair::generate()?;
     let ca_pem = authority.self_signed(&authority_key)?.pem();
 
-    let names = [
-        "127.0.0.1",
-        "localhost",
-        "kubernetes",
-        "kubernetes.default",
-        "kubernetes.default.svc",
-    ]
-    .map(str::to_owned);
+    let names =
+        ["127.0.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"].map(str::to_owned);
     let mut serving = CertificateParams::new(names)?;
-    serving
-        .distinguished_name
-        .push(DnType::CommonName, "kube-apiserver");
+    serving.distinguished_name.push(DnType::CommonName, "kube-apiserver");
     serving.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     let serving_key = KeyPair::generate()?;
-    let cert_pem = serving
-        .signed_by(&serving_key, &Issuer::new(authority, authority_key))?
-        .pem();
+    let cert_pem = serving.signed_by(&serving_key, &Issuer::new(authority, authority_key))?.pem();
     Ok((ca_pem, cert_pem, serving_key.serialize_pem()))
 }
 

@@ -19,9 +19,10 @@ pub struct Set {
 /// the main module, and the folders are not in the module's archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Staging {
-    /// There are none; finding one is an error that says so.
-    None,
-    /// Each is published under its own name, as the v0 twin of the set's version: v1.36.3 becomes v0.36.3.
+    /// The go.mod requires them in published versions beside the folders: nothing to do. Etcd does this.
+    AsRequired,
+    /// Each is published under its own name, as the v0 twin of the set's version: v1.36.3 becomes v0.36.3. Kubernetes does this;
+    /// its go.mod requires v0.0.0, which exists nowhere.
     V0Twin,
 }
 
@@ -52,27 +53,15 @@ pub static ETCD: Set = Set {
     name: "etcd",
     module: "go.etcd.io/etcd/server/v3",
     version: "v3.7.3",
-    staging: Staging::None,
+    staging: Staging::AsRequired,
     stamps: &[],
 };
 
 /// Everything needed for an API server and for looking at it.
 pub static API_SERVER: &[Part] = &[
-    Part {
-        name: "etcd",
-        set: &ETCD,
-        package: "",
-    },
-    Part {
-        name: "kube-apiserver",
-        set: &KUBERNETES,
-        package: "cmd/kube-apiserver",
-    },
-    Part {
-        name: "kubectl",
-        set: &KUBERNETES,
-        package: "cmd/kubectl",
-    },
+    Part { name: "etcd", set: &ETCD, package: "" },
+    Part { name: "kube-apiserver", set: &KUBERNETES, package: "cmd/kube-apiserver" },
+    Part { name: "kubectl", set: &KUBERNETES, package: "cmd/kubectl" },
 ];
 
 impl Set {
@@ -103,19 +92,12 @@ mod tests {
     fn the_kubernetes_stamps_say_the_version_that_is_built() {
         let stamped: Vec<&str> = KUBERNETES.stamps.iter().map(|(_, value)| *value).collect();
         assert_eq!(stamped[0], KUBERNETES.version);
-        assert!(
-            KUBERNETES
-                .version
-                .starts_with(&format!("v{}.{}.", stamped[1], stamped[2]))
-        );
+        assert!(KUBERNETES.version.starts_with(&format!("v{}.{}.", stamped[1], stamped[2])));
     }
 
     #[test]
     fn a_root_package_is_imported_by_the_modules_name() {
         assert_eq!(API_SERVER[0].import_path(), "go.etcd.io/etcd/server/v3");
-        assert_eq!(
-            API_SERVER[1].import_path(),
-            "k8s.io/kubernetes/cmd/kube-apiserver"
-        );
+        assert_eq!(API_SERVER[1].import_path(), "k8s.io/kubernetes/cmd/kube-apiserver");
     }
 }

@@ -44,17 +44,13 @@ impl Processes {
             .stderr(Stdio::null())
             .spawn()
             .context("cannot start sh, which guards the control plane's processes")?;
-        Ok(Self {
-            folder: folder.to_owned(),
-            children: Vec::new(),
-            guard: Some(guard),
-        })
+        Ok(Self { folder: folder.to_owned(), children: Vec::new(), guard: Some(guard) })
     }
 
     /// Starts a server that logs to `<name>.log` in the folder.
     pub(super) fn start(&mut self, name: &str, binary: &Path, arguments: &[String]) -> Result<()> {
-        let log = File::create(log_path(&self.folder, name))
-            .with_context(|| format!("cannot make a log for {name}"))?;
+        let log =
+            File::create(log_path(&self.folder, name)).with_context(|| format!("cannot make a log for {name}"))?;
         let child = Command::new(binary)
             .args(arguments)
             .current_dir(&self.folder)
@@ -66,45 +62,26 @@ impl Processes {
             .with_context(|| format!("cannot start {}", binary.display()))?;
         let pid = child.id();
         self.children.push((name.to_owned(), child));
-        let guard = self
-            .guard
-            .as_mut()
-            .expect("nothing is started after the end");
-        let pipe = guard
-            .stdin
-            .as_mut()
-            .expect("the guard was started with a pipe");
-        writeln!(pipe, "{pid}")
-            .with_context(|| format!("the guard did not take {name} under its care"))
+        let guard = self.guard.as_mut().expect("nothing is started after the end");
+        let pipe = guard.stdin.as_mut().expect("the guard was started with a pipe");
+        writeln!(pipe, "{pid}").with_context(|| format!("the guard did not take {name} under its care"))
     }
 
     pub(super) fn pids(&self) -> Vec<(String, u32)> {
-        self.children
-            .iter()
-            .map(|(name, child)| (name.clone(), child.id()))
-            .collect()
+        self.children.iter().map(|(name, child)| (name.clone(), child.id())).collect()
     }
 
     pub(super) fn check_alive(&mut self) -> Result<()> {
         for (name, child) in &mut self.children {
-            if let Some(status) = child
-                .try_wait()
-                .with_context(|| format!("cannot ask after {name}"))?
-            {
-                bail!(
-                    "{name} ended by itself with {status}:\n{}",
-                    log_tail(&self.folder, name)
-                );
+            if let Some(status) = child.try_wait().with_context(|| format!("cannot ask after {name}"))? {
+                bail!("{name} ended by itself with {status}:\n{}", log_tail(&self.folder, name));
             }
         }
         Ok(())
     }
 
     pub(super) fn log_tails(&self) -> String {
-        self.children
-            .iter()
-            .map(|(name, _)| format!("--- {name}\n{}\n", log_tail(&self.folder, name)))
-            .collect()
+        self.children.iter().map(|(name, _)| format!("--- {name}\n{}\n", log_tail(&self.folder, name))).collect()
     }
 
     /// Kills and reaps all of them. Again is harmless.
@@ -122,10 +99,7 @@ impl Processes {
     /// Lets them live on after us.
     pub(super) fn release(mut self) -> Vec<(String, u32)> {
         self.dismiss_guard();
-        self.children
-            .drain(..)
-            .map(|(name, child)| (name, child.id()))
-            .collect()
+        self.children.drain(..).map(|(name, child)| (name, child.id())).collect()
     }
 
     /// Before the children are reaped: afterwards their pids may belong to others, and the guard would not know.
@@ -145,9 +119,7 @@ impl Drop for Processes {
 
 /// Whether one of the servers failed because somebody else took its port.
 pub(super) fn says_port_taken(folder: &Path) -> bool {
-    logs(folder).iter().any(|path| {
-        fs::read_to_string(path).is_ok_and(|text| text.contains("address already in use"))
-    })
+    logs(folder).iter().any(|path| fs::read_to_string(path).is_ok_and(|text| text.contains("address already in use")))
 }
 
 /// Copies the logs out of a folder that is about to go.
@@ -187,9 +159,7 @@ mod tests {
     use super::*;
 
     fn sleeper(processes: &mut Processes) -> u32 {
-        processes
-            .start("sleeper", Path::new("/bin/sleep"), &["600".to_owned()])
-            .unwrap();
+        processes.start("sleeper", Path::new("/bin/sleep"), &["600".to_owned()]).unwrap();
         processes.children[0].1.id()
     }
 
@@ -206,7 +176,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut processes = Processes::new(folder.path()).unwrap();
         let pid = sleeper(&mut processes);
-        assert!(super::super::standing::command_line(pid).is_some());
+        // Right after a spawn the new program may not have its command line yet.
+        wait_for("the child to run", || super::super::standing::command_line(pid).is_some());
         drop(processes);
         assert_eq!(super::super::standing::command_line(pid), None);
     }
@@ -218,9 +189,7 @@ mod tests {
         sleeper(&mut processes);
         // What the kernel does to our end of the pipe when we are killed.
         drop(processes.guard.as_mut().unwrap().stdin.take());
-        wait_for("the child to be killed", || {
-            processes.children[0].1.try_wait().unwrap().is_some()
-        });
+        wait_for("the child to be killed", || processes.children[0].1.try_wait().unwrap().is_some());
         wait_for("the folder to be cleared", || !folder.path().exists());
     }
 
@@ -229,26 +198,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut processes = Processes::new(folder.path()).unwrap();
         processes
-            .start(
-                "server",
-                Path::new("/bin/sh"),
-                &[
-                    "-c".to_owned(),
-                    "echo address already in use; exit 3".to_owned(),
-                ],
-            )
+            .start("server", Path::new("/bin/sh"), &["-c".to_owned(), "echo address already in use; exit 3".to_owned()])
             .unwrap();
         let mut said = String::new();
         wait_for("the server to end", || {
-            processes
-                .check_alive()
-                .inspect_err(|error| said = error.to_string())
-                .is_err()
+            processes.check_alive().inspect_err(|error| said = error.to_string()).is_err()
         });
-        assert!(
-            said.contains("server ended by itself") && said.contains("already in use"),
-            "{said}"
-        );
+        assert!(said.contains("server ended by itself") && said.contains("already in use"), "{said}");
         assert!(says_port_taken(folder.path()));
     }
 }

@@ -47,8 +47,7 @@ pub fn up(progress: Progress<'_>) -> Result<Up> {
         down()?;
     }
     if folder.exists() {
-        fs::remove_dir_all(&folder)
-            .context("cannot clear the folder of an earlier control plane")?;
+        fs::remove_dir_all(&folder).context("cannot clear the folder of an earlier control plane")?;
     }
     // Its credentials are for this user only.
     DirBuilder::new()
@@ -57,12 +56,8 @@ pub fn up(progress: Progress<'_>) -> Result<Up> {
         .create(&folder)
         .with_context(|| format!("cannot make {}", folder.display()))?;
     let (processes, address) = launch(&binaries, &folder)?;
-    let record = Record {
-        address: address.clone(),
-        pids: processes.pids(),
-    };
-    fs::write(record_path(&folder), serde_json::to_vec_pretty(&record)?)
-        .context("cannot write down what runs")?;
+    let record = Record { address: address.clone(), pids: processes.pids() };
+    fs::write(record_path(&folder), serde_json::to_vec_pretty(&record)?).context("cannot write down what runs")?;
     processes.release();
     Ok(Up::Started(address))
 }
@@ -73,19 +68,11 @@ pub fn down() -> Result<bool> {
     let Some(record) = read(&folder)? else {
         return Ok(false);
     };
-    let ours: Vec<u32> = record
-        .pids
-        .iter()
-        .map(|(_, pid)| *pid)
-        .filter(|pid| is_ours(*pid, &folder))
-        .collect();
+    let ours: Vec<u32> = record.pids.iter().map(|(_, pid)| *pid).filter(|pid| is_ours(*pid, &folder)).collect();
     kill(&ours)?;
     let deadline = Instant::now() + GONE_WITHIN;
     while ours.iter().any(|pid| is_ours(*pid, &folder)) {
-        ensure!(
-            Instant::now() < deadline,
-            "the processes {ours:?} were killed and do not go"
-        );
+        ensure!(Instant::now() < deadline, "the processes {ours:?} were killed and do not go");
         thread::sleep(Duration::from_millis(20));
     }
     fs::remove_dir_all(&folder).with_context(|| format!("cannot clear {}", folder.display()))?;
@@ -103,11 +90,8 @@ pub(super) fn command_line(pid: u32) -> Option<String> {
         // A zombie's is empty.
         return (!bytes.is_empty()).then(|| String::from_utf8_lossy(&bytes).replace('\0', " "));
     }
-    let output = Command::new("ps")
-        .args(["-o", "command=", "-p", &pid.to_string()])
-        .stderr(Stdio::null())
-        .output()
-        .ok()?;
+    let output =
+        Command::new("ps").args(["-o", "command=", "-p", &pid.to_string()]).stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     (output.status.success() && !text.is_empty()).then_some(text)
 }
@@ -136,9 +120,7 @@ fn read(folder: &Path) -> Result<Option<Record>> {
         return Ok(None);
     }
     let bytes = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    serde_json::from_slice(&bytes)
-        .map(Some)
-        .with_context(|| format!("{} is not what we write there", path.display()))
+    serde_json::from_slice(&bytes).map(Some).with_context(|| format!("{} is not what we write there", path.display()))
 }
 
 fn record_path(folder: &Path) -> PathBuf {

@@ -1,0 +1,95 @@
+//! `deploy/crds` is what the code generates. Run with `UPDATE_CRDS=1`, or `cargo xtask crds`, to write it anew.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+
+use kerf_api::crd::crd_file_name;
+use kerf_api::{Kind, crds, crds_yaml, write_crds};
+
+fn dir() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds")
+}
+
+#[test]
+fn the_committed_crds_are_the_generated_ones() {
+    if std::env::var_os("UPDATE_CRDS").is_some() {
+        write_crds(&dir()).unwrap();
+    }
+    for kind in Kind::ALL {
+        let path = dir().join(crd_file_name(*kind));
+        let committed = fs::read_to_string(&path).unwrap_or_default();
+        assert!(committed == crds_yaml(Some(*kind)), "{} is stale; run `cargo xtask crds`", path.display());
+    }
+    let expected: BTreeSet<String> = Kind::ALL.iter().map(|kind| crd_file_name(*kind)).collect();
+    let present: BTreeSet<String> = fs::read_dir(dir())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.contains('_') && name.ends_with(".yaml"))
+        .collect();
+    assert_eq!(present, expected);
+}
+
+#[test]
+fn the_stream_of_all_crds_reads_back_as_the_crds() {
+    use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+    use serde::Deserialize as _;
+    let yaml = crds_yaml(None);
+    let read: Vec<CustomResourceDefinition> = serde_norway::Deserializer::from_str(&yaml)
+        .map(|document| CustomResourceDefinition::deserialize(document).unwrap())
+        .collect();
+    assert_eq!(read, crds());
+}
+
+#[test]
+fn kinds_are_found_by_any_of_their_names() {
+    for (word, kind) in [
+        ("NodePool", Some(Kind::NodePool)),
+        ("nodeclaims", Some(Kind::NodeClaim)),
+        ("overlays", Some(Kind::NodeOverlay)),
+        ("cb", Some(Kind::CapacityBuffer)),
+        ("ec2nc", Some(Kind::Ec2NodeClass)),
+        ("kwoknodeclasses.karpenter.kwok.sh", Some(Kind::KwokNodeClass)),
+        ("pods", None),
+    ] {
+        assert_eq!(Kind::from_word(word), kind, "{word}");
+    }
+}
+
+#[test]
+fn every_crd_has_one_version_and_the_subresources_of_its_kind() {
+    for crd in crds() {
+        let [version] = &crd.spec.versions[..] else { panic!("{} has not one version", crd.spec.names.kind) };
+        assert!(version.served && version.storage);
+        let subresources = version.subresources.as_ref().unwrap();
+        assert!(subresources.status.is_some());
+        assert_eq!(subresources.scale.is_some(), crd.spec.names.kind == "NodePool");
+        assert_eq!(crd.spec.scope == "Namespaced", crd.spec.names.kind == "CapacityBuffer");
+    }
+}
+
+/// A description is for the reader of `kubectl explain`: every field that is not self-evident to an API server has one.
+#[test]
+fn every_field_is_described() {
+    fn visit(schema: &serde_json::Value, path: &str, bare: &mut Vec<String>) {
+        for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+            let path = format!("{path}.{name}");
+            if property.get("description").is_none() && path != ".metadata" {
+                bare.push(path.clone());
+            }
+            visit(property, &path, bare);
+        }
+        visit_if(&schema["items"], &format!("{path}[]"), bare);
+        visit_if(&schema["additionalProperties"], &format!("{path}{{}}"), bare);
+    }
+    fn visit_if(schema: &serde_json::Value, path: &str, bare: &mut Vec<String>) {
+        if schema.is_object() {
+            visit(schema, path, bare);
+        }
+    }
+    for crd in crds() {
+        let mut bare = Vec::new();
+        visit(&serde_json::to_value(&crd.spec.versions[0].schema).unwrap()["openAPIV3Schema"], "", &mut bare);
+        assert_eq!(bare, [""; 0], "{}", crd.spec.names.kind);
+    }
+}

@@ -1,0 +1,256 @@
+//! Nodes that are alike: pods are dealt round like cards, so that every node holds the average mix.
+//!
+//! Dearer than packing by value as a rule, but two things are better: kube-scheduler, which spreads, ends up with what
+//! was planned; and a hostname spread is satisfied by few full nodes, because all of them rise together.
+
+use crate::by_value::{self, Item};
+use crate::draft::{Bin, Desk, Draft, Home};
+use crate::first_fit::{self, Waiting};
+use crate::judge;
+use crate::scope::{ScopeId, SigId};
+use kerf_model::{Binder, Money};
+use std::collections::BTreeMap;
+
+/// Machines tried for each flavour, cheapest total first.
+const MAX_MACHINES: usize = 24;
+
+/// Further nodes tried before a machine is given up as one that strands pods.
+const MAX_SPARE: usize = 3;
+
+/// More pods than this are not dealt: the judge could not say whether it was worth it.
+const MAX_PODS: u32 = 50_000;
+
+/// Fills nodes that are there, then deals the rest. None where dealing does not apply.
+pub(crate) fn place_all(desk: &mut Desk<'_, '_>, draft: &mut Draft, waiting: &mut Waiting) -> Option<()> {
+    first_fit::place_reserved(desk, draft, waiting);
+    let mut items = by_value::collect_items(desk, draft, waiting);
+    if items.iter().map(|item| item.n).sum::<u32>() > MAX_PODS {
+        return None;
+    }
+    let mut by_flavour: BTreeMap<(SigId, u32), Vec<usize>> = BTreeMap::new();
+    for (index, item) in items.iter().enumerate() {
+        let tolerance = desk.problem.classes[item.class as usize].variants[item.variant as usize].tolerance;
+        by_flavour.entry((item.sig, tolerance)).or_default().push(index);
+    }
+    for ((sig, tolerance), members) in by_flavour {
+        let hand: Vec<Item> = in_dealing_order(desk, members.iter().map(|index| items[*index].clone()).collect());
+        let bins = deal_best(desk, draft, sig, tolerance, &hand)?;
+        for bin in bins {
+            if !draft.adopt(desk, bin) {
+                return None;
+            }
+        }
+        for index in members {
+            items[index].n = 0;
+        }
+    }
+    first_fit::place_all(desk, draft, waiting);
+    host_spreads_hold(desk, draft).then_some(())
+}
+
+/// Whether dealing could pay: kube-scheduler places, or a hostname spread decides how many bins there are.
+pub(crate) fn applies(desk: &Desk<'_, '_>, n_bins: usize) -> bool {
+    let problem = desk.problem;
+    if problem.snapshot.settings.placed_by == Binder::KubeScheduler {
+        return true;
+    }
+    let mut n_spread: BTreeMap<u32, usize> = BTreeMap::new();
+    for class in &problem.classes {
+        for term in class.variants[0].spreads.iter().filter(|term| term.is_self && problem.groups.is_host(term.group)) {
+            *n_spread.entry(term.group).or_default() += class.pods.len() / term.max_skew.max(1) as usize;
+        }
+    }
+    n_spread.values().any(|forced| forced * 4 >= n_bins)
+}
+
+/// Pods of one spread stand together, so that dealing on from one class to the next keeps the spread even; largest first.
+fn in_dealing_order(desk: &Desk<'_, '_>, mut hand: Vec<Item>) -> Vec<Item> {
+    hand.sort_by_key(|item| {
+        let facts = &desk.problem.classes[item.class as usize];
+        let spread =
+            facts.variants[item.variant as usize].spreads.iter().find(|term| desk.problem.groups.is_host(term.group));
+        (spread.map_or(u32::MAX, |term| term.group), item.class)
+    });
+    hand
+}
+
+/// The cheapest number and kind of nodes that hold the hand, and that kube-scheduler does not upset.
+fn deal_best(desk: &mut Desk<'_, '_>, draft: &Draft, sig: SigId, tolerance: u32, hand: &[Item]) -> Option<Vec<Bin>> {
+    let overhead = desk.problem.snapshot.settings.node_overhead;
+    let mut offers: Vec<(Money, ScopeId, usize, usize)> = Vec::new();
+    let mut weight = None;
+    for pool in 0..desk.market().pools.len() {
+        let facts = &desk.market().pools[pool];
+        if !desk.problem.tolerances[tolerance as usize].pools[pool]
+            || weight.is_some_and(|weight| weight > facts.pool.weight)
+        {
+            continue;
+        }
+        let Some(scope) = desk.scopes.base(pool).and_then(|base| desk.join(base, sig)) else { continue };
+        let before = offers.len();
+        let shared = desk.scopes.shared(scope);
+        for choice in &shared.efficient {
+            if let Some(n) = fewest_nodes(desk, shared.cap(*choice), hand) {
+                offers.push(((shared.choices[*choice].price + overhead) * n as i64, scope, *choice, n));
+            }
+        }
+        if offers.len() > before {
+            weight = Some(facts.pool.weight);
+        }
+    }
+    offers.sort();
+    offers.truncate(MAX_MACHINES);
+    let is_judged = desk.problem.snapshot.settings.placed_by == Binder::KubeScheduler;
+    let mut best: Option<(Money, Vec<Bin>)> = None;
+    for (_, scope, choice, fewest) in offers {
+        for n in fewest..=fewest + if is_judged { MAX_SPARE } else { 0 } {
+            let price = desk.scopes.get(scope).choices[choice].price + overhead;
+            if is_judged && best.as_ref().is_some_and(|(cost, _)| price * n as i64 >= *cost) {
+                break;
+            }
+            let Some(bins) = deal(desk, draft, scope, choice, n, hand) else { continue };
+            let cost: Money = bins.iter().map(|bin| crate::draft::price(&desk.scopes, bin) + overhead).sum();
+            if best.as_ref().is_some_and(|(least, _)| cost >= *least)
+                || (is_judged && judge::strands(desk, &bins) != Some(false))
+            {
+                continue;
+            }
+            best = Some((cost, bins));
+            break;
+        }
+    }
+    best.map(|(_, bins)| bins)
+}
+
+/// The least number of machines of this size over which the hand can be dealt.
+fn fewest_nodes(desk: &Desk<'_, '_>, cap: &[i64], hand: &[Item]) -> Option<usize> {
+    let n_pods: u32 = hand.iter().map(|item| item.n).sum();
+    let mut total = vec![0_i128; cap.len()];
+    let mut low = 1;
+    for item in hand {
+        let facts = &desk.problem.classes[item.class as usize];
+        for (sum, amount) in total.iter_mut().zip(&facts.requests) {
+            *sum += i128::from(*amount) * i128::from(item.n);
+        }
+    }
+    for (sum, cap) in total.iter().zip(cap) {
+        if *sum > 0 {
+            let needed = (sum + i128::from(*cap).max(1) - 1) / i128::from(*cap).max(1);
+            low = low.max(usize::try_from(needed).unwrap_or(usize::MAX));
+        }
+    }
+    let high = n_pods as usize;
+    if low > high || !fits_dealt(desk, cap, hand, high) {
+        return None;
+    }
+    let (mut bad, mut good) = (low - 1, high);
+    while bad + 1 < good {
+        let middle = if bad < low { low.min(good - 1) } else { usize::midpoint(bad, good) };
+        if fits_dealt(desk, cap, hand, middle) { good = middle } else { bad = middle }
+    }
+    Some(good)
+}
+
+/// How many of an item each of `n` nodes gets when dealing goes on from `from`.
+fn share(item: &Item, from: usize, node: usize, n: usize) -> u32 {
+    let extra = item.n as usize % n;
+    let offset = (node + n - from % n) % n;
+    item.n / n as u32 + u32::from(offset < extra)
+}
+
+fn fits_dealt(desk: &Desk<'_, '_>, cap: &[i64], hand: &[Item], n: usize) -> bool {
+    let n_dims = cap.len();
+    let mut base = vec![0_i64; n_dims];
+    let mut extra = vec![0_i64; n_dims * n];
+    let mut from = 0;
+    for item in hand {
+        let requests = &desk.problem.classes[item.class as usize].requests;
+        let each = i64::from(item.n) / n as i64;
+        for (sum, amount) in base.iter_mut().zip(requests) {
+            *sum += amount * each;
+        }
+        for step in 0..item.n as usize % n {
+            let node = (from + step) % n;
+            for (sum, amount) in extra[node * n_dims..(node + 1) * n_dims].iter_mut().zip(requests) {
+                *sum += amount;
+            }
+        }
+        from = (from + item.n as usize) % n;
+    }
+    extra.chunks(n_dims).all(|extra| extra.iter().zip(&base).zip(cap).all(|((extra, base), cap)| extra + base <= *cap))
+}
+
+/// The bins, each repriced to the cheapest machine for what it got. None when neighbours do not get along.
+fn deal(
+    desk: &mut Desk<'_, '_>,
+    draft: &Draft,
+    scope: ScopeId,
+    choice: usize,
+    n: usize,
+    hand: &[Item],
+) -> Option<Vec<Bin>> {
+    let problem = desk.problem;
+    let facts = desk.scopes.shared(scope);
+    let mut bins = Vec::with_capacity(n);
+    for node in 0..n {
+        let mut bin = Bin::empty(scope, facts.cap(choice).len());
+        let mut from = 0;
+        for item in hand {
+            let (class, variant) = (item.class as usize, item.variant as usize);
+            let count = share(item, from, node, n);
+            from = (from + item.n as usize) % n;
+            if count == 0 {
+                continue;
+            }
+            if bin.dealt_room(problem, &draft.total, class, variant) < count {
+                return None;
+            }
+            for (load, request) in bin.amounts.iter_mut().zip(&problem.classes[class].requests) {
+                *load += request * i64::from(count);
+            }
+            bin.note(problem, class, variant, count);
+        }
+        if bin.contents.is_empty() {
+            continue;
+        }
+        if !facts.holds(choice, &bin.amounts) || !facts.keeps_min_values(&problem.market, &bin.amounts) {
+            return None;
+        }
+        let keep = problem.snapshot.settings.placed_by == Binder::KubeScheduler;
+        let cheapest = if keep { choice } else { facts.cheapest_holding(&bin.amounts, 0)? };
+        bin.home = Home::New { scope, choice: cheapest };
+        bins.push(bin);
+    }
+    Some(bins)
+}
+
+/// Whether every hostname spread holds over all nodes that count, new and old.
+fn host_spreads_hold(desk: &Desk<'_, '_>, draft: &Draft) -> bool {
+    let problem = desk.problem;
+    let mut terms: BTreeMap<u32, u32> = BTreeMap::new();
+    for content in draft.bins.iter().flat_map(|bin| &bin.contents) {
+        let wish = &problem.classes[content.class as usize].variants[content.variant as usize];
+        for term in wish.spreads.iter().filter(|term| problem.groups.is_host(term.group)) {
+            terms.insert(term.group, term.max_skew);
+        }
+    }
+    terms.into_iter().all(|(group, max_skew)| {
+        let facts = problem.groups.get(group);
+        let counts_here = |bin: &&Bin| match bin.home {
+            Home::Node(position) => facts.counts_on(problem.nodes[position].kind as usize),
+            Home::New { scope, .. } => {
+                let requirements = &desk.scopes.get(scope).requirements;
+                facts.counts_on_new(requirements, |key| problem.market.is_well_known(key))
+            }
+        };
+        let counted = draft.bins.iter().filter(counts_here);
+        let lowest = counted.map(|bin| bin.matched_on_host(group)).min().unwrap_or(0);
+        let touched = draft.bins.iter().filter(|bin| {
+            bin.contents.iter().any(|content| {
+                let wish = &problem.classes[content.class as usize].variants[content.variant as usize];
+                wish.spreads.iter().any(|term| term.group == group)
+            })
+        });
+        touched.map(|bin| bin.matched_on_host(group)).max().unwrap_or(0) <= lowest + max_skew
+    })
+}

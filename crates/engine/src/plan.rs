@@ -1,0 +1,146 @@
+//! Planning: ask every search, keep the cheapest sound answer, and say how good it is.
+
+use crate::draft::{Desk, Draft};
+use crate::problem::Problem;
+use crate::{alike, bound, by_value, first_fit, judge, refuse, write};
+use kerf_model::{Binder, Candidate, Cost, Effort, Money, Plan, Report, Robustness, Snapshot, Spent, Step, Strategy};
+
+/// Plans where the pending pods go, and what to buy for those that fit nowhere.
+///
+/// Flow: classes of alike pods; existing nodes first; then new ones by every strategy; the cheapest that places the
+/// most wins.
+/// Guarantees: total (any snapshot yields a plan), repeatable (the same snapshot gives the same plan, whatever the order
+/// of its parts), sound (rules are checked as pods are placed), never dearer than first fit.
+/// Assumes: facts in the snapshot belong to one revision.
+/// Caveats: a spent effort shows in the report, and the plan is then merely sound.
+pub fn plan_capacity(snapshot: &Snapshot, effort: &Effort) -> (Plan, Report) {
+    let (problem, scopes) = Problem::of(snapshot);
+    let desk = Desk::new(&problem, scopes);
+    let mut answers = search(&desk, effort);
+    if snapshot.settings.placed_by == Binder::KubeScheduler {
+        for answer in &mut answers {
+            answer.robustness = judge::robustness(&mut answer.desk, &answer.draft, answer.cost);
+        }
+    }
+    // No answer dearer than first fit is taken, however few its nodes; what is left is ranked with the nodes' overhead.
+    let floor = answers
+        .iter()
+        .find(|answer| answer.strategy == Strategy::FirstFit)
+        .map(|answer| (answer.draft.n_placed(), answer.after()));
+    answers.sort_by_key(|answer| {
+        let n_placed = answer.draft.n_placed();
+        let is_dear = floor.is_some_and(|(placed, cost)| n_placed == placed && answer.after() > cost);
+        let overhead = snapshot.settings.node_overhead * answer.draft.new_bins().len() as i64;
+        (std::cmp::Reverse(n_placed), is_dear, answer.after() + overhead, answer.strategy)
+    });
+    finish(effort, answers)
+}
+
+/// Asks every strategy, two at a time; each has its own desk, so the order of finishing cannot matter.
+fn search<'p, 'a>(desk: &Desk<'p, 'a>, effort: &Effort) -> Vec<Answer<'p, 'a>> {
+    std::thread::scope(|scope| {
+        let floor = scope.spawn(|| first_fit_answer(desk.clone(), effort));
+        let mut answers: Vec<Answer<'p, 'a>> = Vec::new();
+        answers.extend(answer_by(Strategy::ByValue, desk.clone(), effort));
+        let n_bins = answers.first().map_or(0, |answer| answer.draft.new_bins().len());
+        if alike::applies(desk, n_bins) {
+            answers.extend(answer_by(Strategy::Alike, desk.clone(), effort));
+        }
+        answers.push(floor.join().expect("first fit does not panic"));
+        answers
+    })
+}
+
+/// The floor: largest pod first, into the first place with room.
+pub fn plan_first_fit(snapshot: &Snapshot, effort: &Effort) -> (Plan, Report) {
+    let (problem, scopes) = Problem::of(snapshot);
+    let answer = first_fit_answer(Desk::new(&problem, scopes), effort);
+    finish(effort, vec![answer])
+}
+
+/// A finished draft, with the desk it was made at.
+pub(crate) struct Answer<'p, 'a> {
+    pub(crate) strategy: Strategy,
+    pub(crate) desk: Desk<'p, 'a>,
+    pub(crate) draft: Draft,
+    pub(crate) waiting: first_fit::Waiting,
+    pub(crate) cost: Money,
+    pub(crate) robustness: Option<Robustness>,
+}
+
+impl Answer<'_, '_> {
+    /// What it costs in the end: with the nodes for pods that kube-scheduler would leave over.
+    fn after(&self) -> Money {
+        self.robustness.as_ref().map_or(self.cost, |robustness| robustness.worst_cost)
+    }
+}
+
+fn first_fit_answer<'p, 'a>(mut desk: Desk<'p, 'a>, effort: &Effort) -> Answer<'p, 'a> {
+    let mut draft = Draft::new(desk.problem, effort.max);
+    let mut waiting = write::everyone(&desk);
+    first_fit::place_all(&mut desk, &mut draft, &mut waiting);
+    answer(Strategy::FirstFit, desk, draft, waiting)
+}
+
+fn answer_by<'p, 'a>(strategy: Strategy, mut desk: Desk<'p, 'a>, effort: &Effort) -> Option<Answer<'p, 'a>> {
+    let mut draft = Draft::new(desk.problem, effort.max);
+    let mut waiting = write::everyone(&desk);
+    let place_all = if strategy == Strategy::Alike { alike::place_all } else { by_value::place_all };
+    place_all(&mut desk, &mut draft, &mut waiting)?;
+    Some(answer(strategy, desk, draft, waiting))
+}
+
+fn answer<'p, 'a>(
+    strategy: Strategy,
+    desk: Desk<'p, 'a>,
+    draft: Draft,
+    mut waiting: first_fit::Waiting,
+) -> Answer<'p, 'a> {
+    for (waiting, awaiting) in waiting.iter_mut().zip(&draft.awaiting) {
+        *waiting += awaiting;
+    }
+    let cost = draft.cost(&desk.scopes);
+    Answer { strategy, desk, draft, waiting, cost, robustness: None }
+}
+
+fn finish(effort: &Effort, answers: Vec<Answer<'_, '_>>) -> (Plan, Report) {
+    let candidates = answers
+        .iter()
+        .map(|answer| Candidate {
+            strategy: answer.strategy,
+            n_nodes: answer.draft.new_bins().len(),
+            n_placed: answer.draft.n_placed(),
+            cost: answer.cost,
+            cost_after_scheduler: answer.robustness.as_ref().map(|robustness| robustness.worst_cost),
+        })
+        .collect();
+    let steps = answers.iter().map(|answer| answer.draft.steps).sum();
+    let is_cut_off = answers.iter().any(|answer| answer.draft.is_spent());
+    let Answer { mut desk, draft, waiting, cost, robustness, .. } =
+        answers.into_iter().next().expect("first fit always answers");
+    let plan = write::plan(&desk, &draft);
+    let bound = bound::of(&mut desk, &draft);
+    let snapshot = desk.problem.snapshot;
+    let refused = refuse::all(&mut desk, &draft, &waiting, effort.max);
+    let has_estimates = plan.steps.iter().any(|step| match step {
+        Step::Launch(launch) => launch.any_of.first().is_some_and(|option| option.price_is_estimate),
+        Step::Place(_) => false,
+    });
+    let report = Report {
+        revision: snapshot.revision,
+        refused,
+        relaxed: write::relaxed(&desk, &draft),
+        cost: Cost {
+            before: snapshot.nodes.iter().filter_map(|node| node.price).sum(),
+            added: cost,
+            bound: bound.cost,
+            bound_ignores: bound.ignores.into_iter().collect(),
+            has_estimates,
+            n_unpriced_nodes: snapshot.nodes.iter().filter(|node| node.price.is_none()).count(),
+        },
+        spent: Spent { steps, is_cut_off },
+        candidates,
+        robustness,
+    };
+    (plan, report)
+}

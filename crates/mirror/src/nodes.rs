@@ -1,0 +1,287 @@
+//! Nodes and NodeClaims, merged into one fact per machine.
+//!
+//! ```text
+//! NodeClaim ──providerID── Node      one machine, seen from both sides
+//! NodeClaim alone                    on its way
+//! Node alone                         not ours, or its claim was not shown to us
+//! ```
+
+use crate::read::{self, Reader};
+use crate::requirement::{self, Author, Written};
+use k8s_openapi::api::core::v1 as core;
+use kerf_api::LabelRules;
+use kerf_api::NodeClaim;
+use kerf_model::{
+    CapacityType, Effect, Labels, Node, NodeName, NodeStage, PoolName, Requirements, Resources, Taint, Text, TypeName,
+    labels,
+};
+use std::collections::BTreeMap;
+
+#[derive(Debug, Clone)]
+pub(crate) struct NodeFact {
+    name: Text,
+    labels: Labels,
+    provider_id: Option<Text>,
+    taints: Vec<Taint>,
+    allocatable: Resources,
+    capacity: Resources,
+    is_deleting: bool,
+}
+
+impl NodeFact {
+    pub(crate) fn read(reader: &mut Reader, node: &core::Node) -> Self {
+        let spec = node.spec.clone().unwrap_or_default();
+        let status = node.status.as_ref();
+        let mut taints = reader.taints("spec.taints", spec.taints.as_ref());
+        let cordon =
+            Taint { key: "node.kubernetes.io/unschedulable".into(), value: "".into(), effect: Effect::NoSchedule };
+        if spec.unschedulable == Some(true) && !taints.iter().any(|taint| same(taint, &cordon)) {
+            taints.push(cordon);
+        }
+        Self {
+            name: node.metadata.name.as_deref().unwrap_or_default().into(),
+            labels: read::labels(node.metadata.labels.as_ref()),
+            provider_id: spec.provider_id.as_deref().filter(|id| !id.is_empty()).map(Into::into),
+            taints,
+            allocatable: reader.resources("status.allocatable", status.and_then(|s| s.allocatable.as_ref())),
+            capacity: reader.resources("status.capacity", status.and_then(|s| s.capacity.as_ref())),
+            is_deleting: read::is_deleting(&node.metadata),
+        }
+    }
+
+    fn has(&self, label: &str) -> bool {
+        self.labels.get(label).map(|value| &**value) == Some("true")
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct NodeClaimFact {
+    pub(crate) name: Text,
+    labels: Labels,
+    requirements: Requirements,
+    taints: Vec<Taint>,
+    startup_taints: Vec<Taint>,
+    requests: Resources,
+    allocatable: Resources,
+    capacity: Resources,
+    provider_id: Option<Text>,
+    node_name: Option<Text>,
+    is_leaving: bool,
+    is_rebooting: bool,
+}
+
+impl NodeClaimFact {
+    pub(crate) fn read(reader: &mut Reader, claim: &NodeClaim, rules: &LabelRules) -> Self {
+        let status = claim.status.clone().unwrap_or_default();
+        let mut requirements = Requirements::new();
+        for (position, written) in claim.spec.requirements.iter().enumerate() {
+            let field = format!("spec.requirements[{position}]");
+            let written = Written::of_pool(written);
+            if let Some(message) = requirement::add(reader, &field, &mut requirements, written, Author::Pool, rules) {
+                reader.note(field, message);
+            }
+        }
+        let is_rebooting = read::is_true(&status.conditions, "Rebooting");
+        let text = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(Text::from);
+        Self {
+            name: claim.metadata.name.as_deref().unwrap_or_default().into(),
+            labels: read::labels(claim.metadata.labels.as_ref()),
+            requirements,
+            taints: reader.taints("spec.taints", claim.spec.taints.as_ref()),
+            startup_taints: reader.taints("spec.startupTaints", claim.spec.startup_taints.as_ref()),
+            requests: reader.resources(
+                "spec.resources.requests",
+                claim.spec.resources.as_ref().and_then(|resources| resources.requests.as_ref()),
+            ),
+            allocatable: reader.resources("status.allocatable", status.allocatable.as_ref()),
+            capacity: reader.resources("status.capacity", status.capacity.as_ref()),
+            provider_id: text(status.provider_id.as_deref()),
+            node_name: text(status.node_name.as_deref()),
+            // A disruption command marks its nodes before it deletes their claims; a reboot only borrows the mark.
+            is_leaving: read::is_deleting(&claim.metadata)
+                || read::is_true(&status.conditions, "InstanceTerminating")
+                || (read::is_true(&status.conditions, "DisruptionReason") && !is_rebooting),
+            is_rebooting,
+        }
+    }
+
+    /// What its node will be labelled with, as far as that is decided.
+    fn future_labels(&self) -> Labels {
+        let mut out: Labels = BTreeMap::new();
+        for (key, requirement) in self.requirements.iter() {
+            if let Some(value) = requirement.single() {
+                out.insert(key.clone(), value.clone());
+            }
+        }
+        out.extend(self.labels.iter().map(|(key, value)| (key.clone(), value.clone())));
+        out
+    }
+}
+
+/// One node per machine, in order of name, without the pods that run there.
+///
+/// `startup_taints_of` tells what a pool puts on its nodes until they are ready, for nodes whose claim is not shown.
+pub(crate) fn merge<'a>(
+    nodes: impl Iterator<Item = &'a NodeFact>,
+    claims: &[&'a NodeClaimFact],
+    startup_taints_of: impl Fn(&str) -> Vec<Taint>,
+) -> Vec<Node> {
+    let mut unmatched: Vec<Option<&NodeClaimFact>> = claims.iter().map(|claim| Some(*claim)).collect();
+    let mut by_provider: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut by_node: BTreeMap<&str, usize> = BTreeMap::new();
+    for (position, claim) in claims.iter().enumerate() {
+        if let Some(id) = &claim.provider_id {
+            by_provider.entry(id).or_insert(position);
+        }
+        if let Some(name) = &claim.node_name {
+            by_node.entry(name).or_insert(position);
+        }
+    }
+    let mut out = Vec::new();
+    for node in nodes {
+        let position =
+            node.provider_id.as_deref().and_then(|id| by_provider.get(id)).or_else(|| by_node.get(&*node.name));
+        let claim = position.and_then(|position| unmatched[*position].take());
+        out.push(of_node(node, claim, &startup_taints_of));
+    }
+    for claim in unmatched.into_iter().flatten() {
+        out.push(of_claim(claim));
+    }
+    out.sort_by(|a, b| a.name.cmp(&b.name));
+    out
+}
+
+fn of_node(node: &NodeFact, claim: Option<&NodeClaimFact>, startup_taints_of: impl Fn(&str) -> Vec<Taint>) -> Node {
+    let pool = node
+        .labels
+        .get(labels::NODEPOOL)
+        .or_else(|| claim.and_then(|claim| claim.labels.get(labels::NODEPOOL)))
+        .cloned();
+    let is_managed = pool.is_some() || claim.is_some();
+    let is_rebooting = claim.is_some_and(|claim| claim.is_rebooting);
+    let is_initialized = !is_managed || (node.has(labels::INITIALIZED) && !is_rebooting);
+    let is_registered = is_initialized || node.has(labels::REGISTERED);
+
+    let mut labels_now = node.labels.clone();
+    let mut taints = node.taints.clone();
+    if let Some(claim) = claim
+        && !is_registered
+    {
+        for (key, value) in claim.future_labels() {
+            labels_now.entry(key).or_insert(value);
+        }
+        taints = claim.taints.clone();
+    }
+    if !is_initialized {
+        let startup = match (claim, &pool) {
+            (Some(claim), _) => claim.startup_taints.clone(),
+            (None, Some(pool)) => startup_taints_of(pool),
+            (None, None) => Vec::new(),
+        };
+        taints.retain(|taint| !is_ephemeral(taint) && !startup.iter().any(|start| same(start, taint)));
+    }
+    let (mut allocatable, mut capacity) = (node.allocatable.clone(), node.capacity.clone());
+    if let Some(claim) = claim
+        && !is_initialized
+    {
+        fill(&mut allocatable, &claim.allocatable);
+        fill(&mut capacity, &claim.capacity);
+    }
+    let is_leaving = node.is_deleting || claim.is_some_and(|claim| claim.is_leaving);
+    let stage = match (is_leaving, is_initialized) {
+        (true, _) => NodeStage::Leaving,
+        (false, true) => NodeStage::Initialized,
+        (false, false) => NodeStage::InFlight,
+    };
+    finish(&node.name, pool, stage, labels_now, taints, allocatable, capacity)
+}
+
+/// A node that has not appeared yet. Until the cloud has answered, it has at least what was asked for.
+fn of_claim(claim: &NodeClaimFact) -> Node {
+    let labels_then = claim.future_labels();
+    let or_requests = |amounts: &Resources| {
+        if amounts.is_empty() { claim.requests.clone() } else { amounts.clone() }
+    };
+    let stage = if claim.is_leaving { NodeStage::Leaving } else { NodeStage::InFlight };
+    let pool = labels_then.get(labels::NODEPOOL).cloned();
+    let mut node = finish(
+        &claim.name,
+        pool,
+        stage,
+        labels_then,
+        claim.taints.clone(),
+        or_requests(&claim.allocatable),
+        or_requests(&claim.capacity),
+    );
+    if let Some(name) = &claim.node_name {
+        node.name = NodeName(name.clone());
+    }
+    node
+}
+
+fn finish(
+    name: &Text,
+    pool: Option<Text>,
+    stage: NodeStage,
+    labels_now: Labels,
+    taints: Vec<Taint>,
+    allocatable: Resources,
+    capacity: Resources,
+) -> Node {
+    Node {
+        name: NodeName(name.clone()),
+        pool: pool.map(PoolName),
+        stage,
+        hostname: labels_now.get(labels::HOSTNAME).unwrap_or(name).clone(),
+        instance_type: [labels::INSTANCE_TYPE, "beta.kubernetes.io/instance-type"]
+            .into_iter()
+            .find_map(|key| labels_now.get(key))
+            .map(|name| TypeName(name.clone())),
+        labels: labels_now,
+        taints,
+        allocatable,
+        capacity,
+        used: Resources::new(),
+        used_by_daemons: Resources::new(),
+        host_ports: Vec::new(),
+        attached: BTreeMap::new(),
+        attach_limits: BTreeMap::new(),
+        price: None,
+    }
+}
+
+/// How the machine is paid for. Other tools' node groups have labels of their own; without any, on demand.
+pub(crate) fn capacity_type(labels_now: &Labels) -> CapacityType {
+    let get = |key: &str| labels_now.get(key).map(|value| &**value);
+    get(labels::CAPACITY_TYPE).and_then(CapacityType::parse).unwrap_or_else(|| {
+        match get("eks.amazonaws.com/capacityType") {
+            Some("SPOT") => CapacityType::Spot,
+            _ => CapacityType::OnDemand,
+        }
+    })
+}
+
+/// Entries that are zero or missing come from the claim.
+fn fill(amounts: &mut Resources, from: &Resources) {
+    for (name, amount) in from.iter() {
+        if amounts.get(name).is_zero() {
+            amounts.set(name, amount);
+        }
+    }
+}
+
+fn same(a: &Taint, b: &Taint) -> bool {
+    a.key == b.key && a.effect == b.effect
+}
+
+/// Taints that go away on their own once a node is up.
+fn is_ephemeral(taint: &Taint) -> bool {
+    matches!(
+        (&*taint.key, taint.effect),
+        ("node.kubernetes.io/not-ready", Effect::NoSchedule | Effect::NoExecute)
+            | ("node.kubernetes.io/unreachable", Effect::NoSchedule)
+            | ("node.cloudprovider.kubernetes.io/uninitialized", Effect::NoSchedule)
+            | ("karpenter.sh/unregistered", Effect::NoExecute)
+            | ("karpenter.sh/rebooting", Effect::NoSchedule)
+    ) || taint.key.starts_with("readiness.k8s.io/")
+}
