@@ -8,10 +8,10 @@
 //! A row's time is the best of several runs of `plan_capacity` alone; its memory is the peak of a process that does
 //! nothing else. The peer's time is its Solve alone.
 
-mod dice;
+pub(crate) mod dice;
 mod last_word;
 mod measure;
-mod peer;
+pub(crate) mod peer;
 mod row;
 mod scene;
 mod scenes;

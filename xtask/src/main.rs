@@ -10,6 +10,7 @@ mod catalog;
 mod ci;
 mod control_plane;
 mod crds;
+mod differential;
 mod fuzz;
 mod tidy;
 mod toolbox;
@@ -35,6 +36,8 @@ enum Verb {
     Tidy,
     /// Time, memory, cost and gap of the engine on fixed scenes, and the peer's beside them.
     Bench(bench::Args),
+    /// Asks the peer's scheduler and ours about generated clusters: which pods can be placed.
+    Differential(differential::Args),
     /// Writes the CRDs under deploy/crds.
     Crds(crds::Args),
     /// Regenerates the built-in catalogue of AWS instance types (asks package registries).
@@ -64,6 +67,7 @@ fn run(verb: Verb) -> Result<()> {
         Verb::Ci | Verb::Test => ci::run(),
         Verb::Tidy => tidy::run(),
         Verb::Bench(args) => bench::run(&args),
+        Verb::Differential(args) => differential::run(&args),
         Verb::Crds(args) => crds::run(&args),
         Verb::Catalog { args } => catalog::run(&args),
         Verb::Fuzz(args) => fuzz::run(&args),

@@ -4,6 +4,7 @@
 //! words); the running operator judges by domain and by what the cloud provider declared well known ([`LabelRules`]).
 //! They differ on purpose, as upstream's do.
 
+use kerf_model::typo;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -319,7 +320,20 @@ impl LabelRules {
         let domain = key.split_once('/').map_or("", |(domain, _)| domain);
         let restricted =
             self.restricted_domains.iter().find(|restricted| is_domain_or_subdomain(domain, restricted))?;
-        Some(LabelRestriction::Domain(restricted.to_string()))
+        Some(LabelRestriction::Domain { domain: restricted.to_string(), meant: self.meant(key) })
+    }
+
+    /// The well-known key that somebody probably had in mind who wrote one that is not known: a slip of the fingers.
+    pub fn misspelt(&self, key: &str) -> Option<&str> {
+        if self.is_well_known(self.normalized(key)) {
+            return None;
+        }
+        typo::misspelt(key, self.well_known.iter().map(|known| &**known))
+    }
+
+    fn meant(&self, key: &str) -> Option<String> {
+        let elsewhere = || typo::in_wrong_domain(key, self.well_known.iter().map(|known| &**known));
+        self.misspelt(key).or_else(elsewhere).map(str::to_owned)
     }
 
     /// The only values that mean something for this key, where that is known.
@@ -337,15 +351,23 @@ pub enum LabelRestriction {
     /// The name of a node cannot be known before there is one.
     Hostname,
     /// The domain belongs to us or to the provider, and the key is none that users may set.
-    Domain(String),
+    Domain {
+        domain: String,
+        /// A key that may be meant instead.
+        meant: Option<String>,
+    },
 }
 
 impl std::fmt::Display for LabelRestriction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Hostname => write!(f, "{HOSTNAME} cannot be asked for; another label would do"),
-            Self::Domain(domain) => {
-                write!(f, "labels of {domain} are reserved; use a well-known one, or a domain of your own")
+            Self::Domain { domain, meant } => {
+                write!(f, "labels of {domain} are reserved; use a well-known one, or a domain of your own")?;
+                match meant {
+                    Some(meant) => write!(f, " (typo of {meant:?}?)"),
+                    None => Ok(()),
+                }
             }
         }
     }
@@ -380,6 +402,18 @@ mod tests {
         assert!(LabelRules::kwok().restriction(KWOK_INSTANCE_CPU).is_none());
         let with_offering_key = LabelRules::kwok().with_well_known(["karpenter.kwok.sh/rack".to_owned()]);
         assert!(with_offering_key.restriction("karpenter.kwok.sh/rack").is_none());
+    }
+
+    #[test]
+    fn a_reserved_key_is_told_which_one_is_meant() {
+        let told = |key: &str| LabelRules::aws().restriction(key).map(|restriction| restriction.to_string());
+        let told = |key: &str| told(key).unwrap_or_default();
+        assert!(told("karpenter.k8s.aws/capacity-type").ends_with(r#"(typo of "karpenter.sh/capacity-type"?)"#));
+        assert!(told("karpenter.k8s.aws/instance-familly").contains(INSTANCE_FAMILY));
+        assert!(!told("karpenter.k8s.aws/colour").contains("typo"));
+        assert_eq!(LabelRules::aws().misspelt("node.kubernetes.io/instnace-type"), Some(INSTANCE_TYPE));
+        assert_eq!(LabelRules::aws().misspelt("beta.kubernetes.io/instance-type"), None);
+        assert_eq!(LabelRules::aws().misspelt("team"), None);
     }
 
     #[test]

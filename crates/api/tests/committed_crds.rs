@@ -41,6 +41,13 @@ fn the_stream_of_all_crds_reads_back_as_the_crds() {
     assert_eq!(read, crds());
 }
 
+/// PyYAML and other readers of YAML 1.1 make a date of a bare instant.
+#[test]
+fn an_instant_is_written_as_a_string_in_every_dialect_of_yaml() {
+    let yaml = crds_yaml(Some(Kind::KwokNodeClass));
+    assert!(yaml.contains("lastTransitionTime: '2024-01-01T01:01:01Z'"), "{yaml}");
+}
+
 #[test]
 fn kinds_are_found_by_any_of_their_names() {
     for (word, kind) in [

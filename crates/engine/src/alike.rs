@@ -213,12 +213,18 @@ fn deal(
         if bin.contents.is_empty() {
             continue;
         }
-        if !facts.holds(choice, &bin.amounts) || !facts.keeps_min_values(&problem.market, &bin.amounts) {
+        if !facts.holds(choice, &bin.amounts) {
             return None;
         }
-        let keep = problem.snapshot.settings.placed_by == Binder::KubeScheduler;
-        let cheapest = if keep { choice } else { facts.cheapest_holding(&bin.amounts, 0)? };
-        bin.home = Home::New { scope, choice: cheapest };
+        // Where kube-scheduler places, the nodes stay alike: room is part of the plan.
+        if problem.snapshot.settings.placed_by == Binder::KubeScheduler {
+            bin.at_least = facts.cap(choice).to_vec();
+        }
+        let holds = |at: &usize| facts.holds(*at, &bin.amounts) && facts.holds(*at, &bin.at_least);
+        if facts.missing_min_values(&problem.market, |_, at| holds(&at)).is_some() {
+            return None;
+        }
+        bin.home = Home::New { scope, choice: (0..facts.choices.len()).find(holds)? };
         bins.push(bin);
     }
     Some(bins)
@@ -227,14 +233,14 @@ fn deal(
 /// Whether every hostname spread holds over all nodes that count, new and old.
 fn host_spreads_hold(desk: &Desk<'_, '_>, draft: &Draft) -> bool {
     let problem = desk.problem;
-    let mut terms: BTreeMap<u32, u32> = BTreeMap::new();
+    let mut terms: BTreeMap<u32, (u32, Option<u32>)> = BTreeMap::new();
     for content in draft.bins.iter().flat_map(|bin| &bin.contents) {
         let wish = &problem.classes[content.class as usize].variants[content.variant as usize];
         for term in wish.spreads.iter().filter(|term| problem.groups.is_host(term.group)) {
-            terms.insert(term.group, term.max_skew);
+            terms.insert(term.group, (term.max_skew, term.min_domains));
         }
     }
-    terms.into_iter().all(|(group, max_skew)| {
+    terms.into_iter().all(|(group, (max_skew, min_domains))| {
         let facts = problem.groups.get(group);
         let counts_here = |bin: &&Bin| match bin.home {
             Home::Node(position) => facts.counts_on(problem.nodes[position].kind as usize),
@@ -243,8 +249,9 @@ fn host_spreads_hold(desk: &Desk<'_, '_>, draft: &Draft) -> bool {
                 facts.counts_on_new(requirements, |key| problem.market.is_well_known(key))
             }
         };
-        let counted = draft.bins.iter().filter(counts_here);
-        let lowest = counted.map(|bin| bin.matched_on_host(group)).min().unwrap_or(0);
+        let counts: Vec<u32> = draft.bins.iter().filter(counts_here).map(|bin| bin.matched_on_host(group)).collect();
+        let too_few = min_domains.is_some_and(|wanted| (counts.len() as u32) < wanted);
+        let lowest = if too_few { 0 } else { counts.into_iter().min().unwrap_or(0) };
         let touched = draft.bins.iter().filter(|bin| {
             bin.contents.iter().any(|content| {
                 let wish = &problem.classes[content.class as usize].variants[content.variant as usize];

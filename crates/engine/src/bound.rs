@@ -45,6 +45,7 @@ pub(crate) fn of(desk: &mut Desk<'_, '_>, draft: &Draft) -> Bound {
             }
         }
     }
+    note_limits(desk, draft, &mut ignores);
     let slots = slot_groups(desk, &counts);
     let n_dims = desk.market().dims.n();
     let mut by_key: BTreeMap<(SigId, u32), Flavour> = BTreeMap::new();
@@ -52,7 +53,7 @@ pub(crate) fn of(desk: &mut Desk<'_, '_>, draft: &Draft) -> Bound {
         let problem = desk.problem;
         let wish = &problem.classes[class as usize].variants[variant as usize];
         note_ignored(desk, class, variant, &mut ignores);
-        if wish.sigs.len() > 1 || reserved.contains(&(class, variant)) {
+        if wish.sigs.len() != 1 || reserved.contains(&(class, variant)) {
             // Several volume alternatives or a reservation: not counted, which is valid.
             continue;
         }
@@ -123,10 +124,30 @@ fn columns(desk: &mut Desk<'_, '_>, sig: SigId, tolerance: u32) -> BTreeMap<(usi
         }
         let Some(joined) = desk.scopes.base(pool).and_then(|base| desk.join(base, sig)) else { continue };
         for choice in &desk.scopes.get(joined).choices {
-            columns.insert((pool, choice.ty), choice.price);
+            if affords(desk, pool, choice.ty) {
+                columns.insert((pool, choice.ty), choice.price);
+            }
         }
     }
     columns
+}
+
+/// Whether the pool's limits allow even one machine of this type.
+fn affords(desk: &Desk<'_, '_>, pool: usize, ty: u32) -> bool {
+    let facts = &desk.market().pools[pool];
+    facts.takes(ty).iter().zip(&facts.room).all(|(takes, (_, room))| takes <= room)
+}
+
+/// Pools whose limits stood in the way of another machine.
+fn note_limits(desk: &Desk<'_, '_>, draft: &Draft, ignores: &mut BTreeSet<Text>) {
+    for (pool, facts) in desk.market().pools.iter().enumerate() {
+        let most = |position: usize| {
+            (0..desk.market().types.len() as u32).map(|ty| facts.takes(ty)[position]).max().unwrap_or(0)
+        };
+        if draft.limits_left(pool).iter().enumerate().any(|(position, left)| *left < most(position)) {
+            ignores.insert(format!("limits of nodepool {}", facts.pool.name).into());
+        }
+    }
 }
 
 /// Flavours that share machines, together.

@@ -36,7 +36,7 @@ pub(crate) fn place_all(desk: &mut Desk<'_, '_>, draft: &mut Draft, waiting: &mu
         let who = (item.class as usize, item.variant as usize);
         draft.promise(desk, who, item.sig, item.n, false);
         waiting[who.0] += item.n;
-        is_broken |= !desk.problem.classes[who.0].variants[who.1].spreads.is_empty();
+        is_broken |= desk.problem.classes[who.0].variants[who.1].is_wide;
     }
     first_fit::place_all(desk, draft, waiting);
     (!is_broken).then_some(())
@@ -78,7 +78,8 @@ fn promise_new(
     }
     let facts = &desk.problem.classes[who.0].variants[who.1];
     let follows_on_host = facts.affinity.iter().any(|term| desk.problem.groups.is_host(term.group));
-    if follows_on_host {
+    if follows_on_host || !desk.problem.classes[who.0].shared.is_empty() {
+        // First fit sees to those: what they need depends on who is there already.
         return 0;
     }
     let (is_wide, sigs) = (facts.is_wide, facts.sigs.clone());
@@ -273,20 +274,27 @@ fn stands_alone(desk: &Desk<'_, '_>, item: &Item) -> bool {
         || !problem.demand(item.class as usize).host_ports.is_empty()
 }
 
-/// Machines of a tier that nothing at most as dear exceeds; for spot, those that leave enough types to choose from.
+/// Machines of a tier that nothing at most as dear exceeds; for spot, only those that leave enough types to choose from.
 fn machines(desk: &Desk<'_, '_>, tier: &[ScopeId]) -> Vec<((ScopeId, usize), Machine)> {
     let mut out = Vec::new();
     for id in tier {
         let scope = desk.scopes.get(*id);
-        let enough = |choice: &&usize| {
-            if !is_spot(desk.market(), &scope.choices[**choice]) {
+        let wanted = SPOT_TYPES.min(scope.choices.len());
+        let is_diverse = |choice: usize| {
+            if !is_spot(desk.market(), &scope.choices[choice]) {
                 return true;
             }
-            let cap = scope.cap(**choice);
-            let n = (0..scope.choices.len()).filter(|other| scope.holds(*other, cap)).take(SPOT_TYPES).count();
-            n >= SPOT_TYPES
+            let cap = scope.cap(choice);
+            (0..scope.choices.len()).filter(|other| scope.holds(*other, cap)).take(wanted).count() >= wanted
         };
-        let mut kept: Vec<usize> = scope.efficient.iter().filter(enough).copied().collect();
+        let mut kept: Vec<usize> = Vec::new();
+        for choice in 0..scope.choices.len() {
+            // Cheapest first: whatever is kept already is at most as dear.
+            let is_covered = kept.iter().any(|other| scope.holds(*other, scope.cap(choice)));
+            if !is_covered && is_diverse(choice) {
+                kept.push(choice);
+            }
+        }
         if kept.is_empty() {
             kept.clone_from(&scope.efficient);
         }

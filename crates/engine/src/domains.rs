@@ -30,13 +30,28 @@ pub(crate) fn choices(desk: &mut Desk<'_, '_>, draft: &Draft, class: usize, vari
     let mut combinations: Vec<Pins> = vec![Vec::new()];
     for key in keys {
         let allowed = desk.domains_of_sig(wish.strict, key);
-        let Some(domains) = domains(desk, draft, (class, variant), key, &allowed) else { continue };
+        // A node that another of the pod's terms allows counts for the spread, too.
+        let counting = match &facts.strict_terms[..] {
+            [_] => Arc::clone(&allowed),
+            terms => {
+                let mut all: Vec<usize> =
+                    terms.iter().flat_map(|sig| desk.domains_of_sig(*sig, key).to_vec()).collect();
+                all.sort_unstable();
+                all.dedup();
+                all.into()
+            }
+        };
+        let Some((domains, is_optional)) = domains(desk, draft, (class, variant), key, (&allowed, &counting)) else {
+            continue;
+        };
+        let options = domains.into_iter().map(Some).chain(is_optional.then_some(None));
+        let options: Vec<Option<usize>> = options.collect();
         combinations = combinations
             .into_iter()
             .flat_map(|pins| {
-                domains.iter().map(move |domain| {
+                options.iter().map(move |domain| {
                     let mut pins = pins.clone();
-                    pins.push((key, *domain));
+                    pins.extend(domain.map(|domain| (key, domain)));
                     pins
                 })
             })
@@ -46,14 +61,14 @@ pub(crate) fn choices(desk: &mut Desk<'_, '_>, draft: &Draft, class: usize, vari
     combinations
 }
 
-/// Allowed domains of one key, best first. None when the key need not be pinned.
+/// Allowed domains of one key, best first, and whether it may stay open after all. None when it need not be pinned.
 fn domains(
     desk: &Desk<'_, '_>,
     draft: &Draft,
     (class, variant): (usize, usize),
     key: usize,
-    allowed: &Arc<[usize]>,
-) -> Option<Vec<usize>> {
+    (allowed, counting): (&Arc<[usize]>, &Arc<[usize]>),
+) -> Option<(Vec<usize>, bool)> {
     let problem = desk.problem;
     let facts = &problem.classes[class];
     let wish = &facts.variants[variant];
@@ -62,7 +77,7 @@ fn domains(
     let mut left: Vec<usize> = allowed.to_vec();
     for term in wish.spreads.iter().filter(of_key) {
         must_pin = true;
-        keep_even(desk, draft, wish, term, allowed, &mut left);
+        keep_even(desk, draft, wish, term, counting, &mut left);
     }
     for term in wish.affinity.iter().filter(of_key) {
         must_pin = true;
@@ -84,11 +99,10 @@ fn domains(
             must_pin |= owners.iter().any(|owners| *owners > 0);
             left.retain(|domain| owners[*domain] == 0);
         } else if group.attracts {
-            must_pin = true;
             attracts = true;
         }
     }
-    if !must_pin {
+    if !must_pin && !attracts {
         return None;
     }
     let rank = |domain: &usize| {
@@ -102,7 +116,8 @@ fn domains(
         (spread, !is_peopled, *domain)
     };
     left.sort_by_cached_key(rank);
-    Some(left)
+    // Others follow it more easily when its domain is known, but nobody has to follow.
+    Some((left, !must_pin))
 }
 
 /// Keeps the domains that a spread allows.
@@ -135,17 +150,18 @@ fn is_reachable(desk: &Desk<'_, '_>, wish: &Variant, group: &Group, domain: usiz
     if !group.honors_taints() || group.on_nodes[domain] {
         return true;
     }
-    let tolerated = &desk.problem.tolerances[wish.tolerance as usize].pools;
+    let tolerated = &desk.problem.tolerances[wish.tolerance as usize].pools_at_all;
     group.in_pools[domain].iter().zip(tolerated).any(|(provides, tolerated)| *provides && *tolerated)
 }
 
-/// Keeps the domains where a pod of the group is; or, where there is none and the pod is one itself, all of them.
+/// Keeps the domains where a pod of the group is. Where there is none in the whole cluster and the pod is one itself, it
+/// may be the first anywhere: kube-scheduler asks the same, and would leave it pending otherwise.
 fn keep_near(desk: &Desk<'_, '_>, draft: &Draft, term: &OwnTerm, allowed: &[usize], left: &mut Vec<usize>) {
     let counts = &draft.matched[term.group as usize];
     let known = &desk.problem.groups.get(term.group).known;
     if allowed.iter().any(|domain| counts[*domain] > 0) {
         left.retain(|domain| counts[*domain] > 0);
-    } else if term.is_self {
+    } else if term.is_self && draft.total[term.group as usize] == 0 {
         left.retain(|domain| known[*domain]);
     } else {
         left.clear();

@@ -4,11 +4,12 @@
 //! draft is therefore sound at any moment, and a search that is cut off still has an answer.
 
 use crate::domains::Pins;
-use crate::market::Market;
+use crate::market::{Dim, Market};
 use crate::memo::Memo;
 use crate::problem::{NodeMemo, Problem};
 use crate::scope::{Scope, ScopeId, Scopes, SigId};
 use kerf_model::{HostPort, Money, Requirement, TopologyKind};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Where the pods of a bin will run.
@@ -46,6 +47,8 @@ pub(crate) struct Bin {
     ports: Vec<HostPort>,
     /// Reservations of which this bin holds a unit.
     pub(crate) held: Vec<usize>,
+    /// Room that the machine must have whatever is in it, so that kube-scheduler finds what was planned. May be empty.
+    pub(crate) at_least: Vec<i64>,
 }
 
 impl Bin {
@@ -57,7 +60,30 @@ impl Bin {
             host: Vec::new(),
             ports: Vec::new(),
             held: Vec::new(),
+            at_least: Vec::new(),
         }
+    }
+
+    /// What the next pods of a class ask of this bin, and how many may be asked for at once: the first pod attaches the
+    /// volumes that all of them share, unless the node has them already.
+    fn requests_of<'p>(&self, problem: &'p Problem<'_>, class: usize, want: u32) -> (Cow<'p, [i64]>, u32) {
+        let facts = &problem.classes[class];
+        if facts.shared.is_empty() || self.contents.iter().any(|content| content.class == class as u32) {
+            return (Cow::Borrowed(&facts.requests), want);
+        }
+        let mut requests = facts.requests.clone();
+        let volumes = &problem.demand(class).volumes.attachments;
+        for (dim, kind) in problem.market.dims.0.iter().enumerate() {
+            let Dim::Attachments(driver) = kind else { continue };
+            let there = match self.home {
+                Home::Node(node) => problem.nodes[node].node.attached.get(driver),
+                Home::New { .. } => None,
+            };
+            let is_there = |volume: &&kerf_model::Text| there.is_some_and(|there| there.contains(*volume));
+            let n_there = volumes.get(driver).map_or(0, |wanted| wanted.iter().filter(is_there).count());
+            requests[dim] += facts.shared[dim] - n_there as i64;
+        }
+        (Cow::Owned(requests), want.min(1))
     }
 
     /// How many more pods of a class the neighbours in this bin allow; `total` counts selected pods anywhere.
@@ -270,6 +296,7 @@ impl Draft {
                 host: Vec::new(),
                 ports: facts.node.host_ports.clone(),
                 held: Vec::new(),
+                at_least: Vec::new(),
             })
             .collect();
         for (id, group) in groups.iter().enumerate() {
@@ -326,7 +353,8 @@ impl Draft {
         self.steps += 1;
         let problem = desk.problem;
         let facts = &problem.classes[class];
-        let n = count_fitting(&self.bins[position].amounts, &facts.requests, want);
+        let (requests, want) = self.bins[position].requests_of(problem, class, want);
+        let n = count_fitting(&self.bins[position].amounts, &requests, want);
         if n == 0 {
             return 0;
         }
@@ -339,7 +367,7 @@ impl Draft {
         if n == 0 {
             return 0;
         }
-        for (free, request) in self.bins[position].amounts.iter_mut().zip(&facts.requests) {
+        for (free, request) in self.bins[position].amounts.iter_mut().zip(requests.iter()) {
             *free -= request * i64::from(n);
         }
         self.record(desk, position, class, variant, n);
@@ -364,8 +392,9 @@ impl Draft {
         if !problem.tolerances[facts.variants[variant].tolerance as usize].pools[pool] {
             return 0;
         }
+        let (requests, want) = self.bins[position].requests_of(problem, class, want);
         // Cheapest question first: the largest machine is already too small for most bins that are full.
-        if !fits_somewhere(from, &self.bins[position].amounts, &facts.requests) {
+        if !fits_somewhere(from, &self.bins[position].amounts, &requests) {
             return 0;
         }
         let want = want.min(self.bins[position].host_room(problem, &self.total, class, variant));
@@ -375,19 +404,24 @@ impl Draft {
         let ty = from.choices[choice].ty;
         let Some(joined) = desk.join(scope, sig) else { return 0 };
         let after = desk.scopes.shared(joined);
-        let Some((n, grown)) =
-            self.grow(problem, &after, &self.bins[position].amounts, &facts.requests, want, Some(ty))
+        let bin = &self.bins[position];
+        let Some((n, grown)) = self.grow(problem, &after, (&bin.amounts, &bin.at_least), &requests, want, Some(ty))
         else {
             return 0;
         };
-        if !self.keeps_a_reservation(desk, position, &after) {
+        let load: Vec<i64> = self.bins[position]
+            .amounts
+            .iter()
+            .zip(requests.iter())
+            .map(|(load, request)| load + request * i64::from(n))
+            .collect();
+        if !self.keeps_a_reservation(problem, position, &after, &load) {
             return 0;
         }
         self.account(problem, pool, Some(ty), Some(after.choices[grown].ty));
-        self.settle(problem, position, joined, &after, grown);
-        for (load, request) in self.bins[position].amounts.iter_mut().zip(&facts.requests) {
-            *load += request * i64::from(n);
-        }
+        self.bins[position].amounts = load;
+        self.bins[position].home = Home::New { scope: joined, choice: grown };
+        self.release_reservations(problem, position, &after);
         self.record(desk, position, class, variant, n);
         n
     }
@@ -412,15 +446,16 @@ impl Draft {
         let after = desk.scopes.shared(scope);
         let empty = vec![0; problem.market.dims.n()];
         let position = self.push_bin(scope);
+        let (requests, want) = self.bins[position].requests_of(problem, class, want);
         let want = want.min(self.bins[position].host_room(problem, &self.total, class, variant));
-        let grown = if want == 0 { None } else { self.grow(problem, &after, &empty, &facts.requests, want, None) };
+        let grown = if want == 0 { None } else { self.grow(problem, &after, (&empty, &[]), &requests, want, None) };
         let Some((n, choice)) = grown else {
             self.bins.pop();
             return None;
         };
         self.account(problem, pool, None, Some(after.choices[choice].ty));
         self.bins[position].home = Home::New { scope, choice };
-        for (load, request) in self.bins[position].amounts.iter_mut().zip(&facts.requests) {
+        for (load, request) in self.bins[position].amounts.iter_mut().zip(requests.iter()) {
             *load += request * i64::from(n);
         }
         self.record(desk, position, class, variant, n);
@@ -437,7 +472,7 @@ impl Draft {
         &self,
         problem: &Problem<'_>,
         scope: &Scope,
-        load: &[i64],
+        (load, at_least): (&[i64], &[i64]),
         requests: &[i64],
         want: u32,
         ty: Option<u32>,
@@ -448,7 +483,9 @@ impl Draft {
             let after: Vec<i64> =
                 load.iter().zip(requests).map(|(load, request)| load + request * i64::from(n)).collect();
             let affordable = |choice: &usize| {
-                scope.holds(*choice, &after) && self.affords(problem, scope.pool, ty, scope.choices[*choice].ty)
+                scope.holds(*choice, &after)
+                    && scope.holds(*choice, at_least)
+                    && self.affords(problem, scope.pool, ty, scope.choices[*choice].ty)
             };
             let choice = (0..scope.choices.len()).find(affordable);
             if let Some(choice) = choice.filter(|_| scope.keeps_min_values(&problem.market, &after)) {
@@ -459,21 +496,20 @@ impl Draft {
         None
     }
 
-    /// Moves a bin to the joined scope and the machine chosen, and lets go of reservations that fell away.
-    fn settle(&mut self, problem: &Problem<'_>, position: usize, joined: ScopeId, after: &Scope, choice: usize) {
+    /// Lets go of reservations that an open bin can no longer be launched into.
+    fn release_reservations(&mut self, problem: &Problem<'_>, position: usize, after: &Scope) {
         let bin = &mut self.bins[position];
-        bin.home = Home::New { scope: joined, choice };
-        let released: Vec<usize> =
-            bin.held.iter().copied().filter(|held| !offers_reservation(problem, after, *held)).collect();
-        bin.held.retain(|held| !released.contains(held));
+        let usable = |held: &usize| offers_reservation(problem, after, &bin.amounts, *held);
+        let (kept, released): (Vec<usize>, Vec<usize>) = bin.held.iter().copied().partition(usable);
+        bin.held = kept;
         for reservation in released {
             self.reservations[reservation] += 1;
         }
     }
 
-    fn keeps_a_reservation(&self, desk: &Desk<'_, '_>, position: usize, after: &Scope) -> bool {
+    fn keeps_a_reservation(&self, problem: &Problem<'_>, position: usize, after: &Scope, load: &[i64]) -> bool {
         let held = &self.bins[position].held;
-        held.is_empty() || held.iter().any(|reservation| offers_reservation(desk.problem, after, *reservation))
+        held.is_empty() || held.iter().any(|reservation| offers_reservation(problem, after, load, *reservation))
     }
 
     /// Takes one unit of every reservation that an open bin could be launched into.
@@ -481,7 +517,8 @@ impl Draft {
         let Home::New { scope, .. } = self.bins[position].home else { return };
         let scope = desk.scopes.get(scope);
         for reservation in 0..self.reservations.len() {
-            if self.reservations[reservation] > 0 && offers_reservation(desk.problem, scope, reservation) {
+            let load = &self.bins[position].amounts;
+            if self.reservations[reservation] > 0 && offers_reservation(desk.problem, scope, load, reservation) {
                 self.reservations[reservation] -= 1;
                 self.bins[position].held.push(reservation);
             }
@@ -580,6 +617,16 @@ impl Draft {
         }
     }
 
+    /// Takes a new bin back: its pods wait again. Counts stay as they are, on the safe side.
+    pub(crate) fn withdraw(&mut self, desk: &Desk<'_, '_>, position: usize) -> Bin {
+        let bin = self.bins.remove(position);
+        if let Home::New { scope, choice } = bin.home {
+            let facts = desk.scopes.get(scope);
+            self.account(desk.problem, facts.pool, Some(facts.choices[choice].ty), None);
+        }
+        bin
+    }
+
     /// Takes a bin that was filled elsewhere; its pods were promised to their wide domains before.
     pub(crate) fn adopt(&mut self, desk: &Desk<'_, '_>, bin: Bin) -> bool {
         let Home::New { scope, choice } = bin.home else { return false };
@@ -613,8 +660,13 @@ pub(crate) fn price(scopes: &Scopes, bin: &Bin) -> Money {
     }
 }
 
-fn offers_reservation(problem: &Problem<'_>, scope: &Scope, reservation: usize) -> bool {
-    scope.offers.iter().any(|offer| problem.market.offers[offer].reservation == Some(reservation))
+/// Whether some machine that holds the load can be launched into the reservation.
+fn offers_reservation(problem: &Problem<'_>, scope: &Scope, load: &[i64], reservation: usize) -> bool {
+    scope.offers.iter().any(|offer| {
+        let facts = &problem.market.offers[offer];
+        facts.reservation == Some(reservation)
+            && scope.choice_of_type(facts.ty as u32).is_some_and(|choice| scope.holds(choice, load))
+    })
 }
 
 /// How many times `requests` fits into `free`, up to `want`.

@@ -45,7 +45,8 @@ pub(crate) fn place_reserved(desk: &mut Desk<'_, '_>, draft: &mut Draft, waiting
     for class in 0..waiting.len() {
         // Wishes that a reservation cannot grant are not given up for it.
         let wish = &desk.problem.classes[class].variants[0];
-        let (is_wide, sig) = (wish.is_wide, wish.sigs[0]);
+        let Some(sig) = wish.sigs.first().copied() else { continue };
+        let is_wide = wish.is_wide;
         let who = (class, 0);
         if is_wide || waiting[class] == 0 || !could_use_a_reservation(desk, who, sig) {
             continue;

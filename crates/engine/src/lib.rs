@@ -21,6 +21,7 @@ mod bound;
 mod by_value;
 mod domains;
 mod draft;
+mod ease;
 mod first_fit;
 mod judge;
 mod market;

@@ -16,7 +16,7 @@ use kerf_model::{Binder, Candidate, Cost, Effort, Money, Plan, Report, Robustnes
 pub fn plan_capacity(snapshot: &Snapshot, effort: &Effort) -> (Plan, Report) {
     let (problem, scopes) = Problem::of(snapshot);
     let desk = Desk::new(&problem, scopes);
-    let mut answers = search(&desk, effort);
+    let (mut answers, spent) = search(&desk, effort);
     if snapshot.settings.placed_by == Binder::KubeScheduler {
         for answer in &mut answers {
             answer.robustness = judge::robustness(&mut answer.desk, &answer.draft, answer.cost);
@@ -33,21 +33,24 @@ pub fn plan_capacity(snapshot: &Snapshot, effort: &Effort) -> (Plan, Report) {
         let overhead = snapshot.settings.node_overhead * answer.draft.new_bins().len() as i64;
         (std::cmp::Reverse(n_placed), is_dear, answer.after() + overhead, answer.strategy)
     });
-    finish(effort, answers)
+    finish(effort, answers, spent)
 }
 
 /// Asks every strategy, two at a time; each has its own desk, so the order of finishing cannot matter.
-fn search<'p, 'a>(desk: &Desk<'p, 'a>, effort: &Effort) -> Vec<Answer<'p, 'a>> {
+fn search<'p, 'a>(desk: &Desk<'p, 'a>, effort: &Effort) -> (Vec<Answer<'p, 'a>>, Spent) {
     std::thread::scope(|scope| {
         let floor = scope.spawn(|| first_fit_answer(desk.clone(), effort));
         let mut answers: Vec<Answer<'p, 'a>> = Vec::new();
-        answers.extend(answer_by(Strategy::ByValue, desk.clone(), effort));
+        let mut spent = Spent::default();
+        answers.extend(answer_by(Strategy::ByValue, desk.clone(), effort, &mut spent));
         let n_bins = answers.first().map_or(0, |answer| answer.draft.new_bins().len());
         if alike::applies(desk, n_bins) {
-            answers.extend(answer_by(Strategy::Alike, desk.clone(), effort));
+            answers.extend(answer_by(Strategy::Alike, desk.clone(), effort, &mut spent));
         }
-        answers.push(floor.join().expect("first fit does not panic"));
-        answers
+        let floor = floor.join().expect("first fit does not panic");
+        note_effort(&floor.draft, &mut spent);
+        answers.push(floor);
+        (answers, spent)
     })
 }
 
@@ -55,7 +58,16 @@ fn search<'p, 'a>(desk: &Desk<'p, 'a>, effort: &Effort) -> Vec<Answer<'p, 'a>> {
 pub fn plan_first_fit(snapshot: &Snapshot, effort: &Effort) -> (Plan, Report) {
     let (problem, scopes) = Problem::of(snapshot);
     let answer = first_fit_answer(Desk::new(&problem, scopes), effort);
-    finish(effort, vec![answer])
+    let mut spent = Spent::default();
+    note_effort(&answer.draft, &mut spent);
+    finish(effort, vec![answer], spent)
+}
+
+/// Whether first fit places every pod of the snapshot.
+pub(crate) fn places_all(snapshot: &Snapshot, effort: &Effort) -> bool {
+    let (problem, scopes) = Problem::of(snapshot);
+    let answer = first_fit_answer(Desk::new(&problem, scopes), effort);
+    answer.waiting.iter().all(|waiting| *waiting == 0)
 }
 
 /// A finished draft, with the desk it was made at.
@@ -82,20 +94,32 @@ fn first_fit_answer<'p, 'a>(mut desk: Desk<'p, 'a>, effort: &Effort) -> Answer<'
     answer(Strategy::FirstFit, desk, draft, waiting)
 }
 
-fn answer_by<'p, 'a>(strategy: Strategy, mut desk: Desk<'p, 'a>, effort: &Effort) -> Option<Answer<'p, 'a>> {
+fn answer_by<'p, 'a>(
+    strategy: Strategy,
+    mut desk: Desk<'p, 'a>,
+    effort: &Effort,
+    spent: &mut Spent,
+) -> Option<Answer<'p, 'a>> {
     let mut draft = Draft::new(desk.problem, effort.max);
     let mut waiting = write::everyone(&desk);
     let place_all = if strategy == Strategy::Alike { alike::place_all } else { by_value::place_all };
-    place_all(&mut desk, &mut draft, &mut waiting)?;
-    Some(answer(strategy, desk, draft, waiting))
+    let outcome = place_all(&mut desk, &mut draft, &mut waiting);
+    note_effort(&draft, spent);
+    outcome.map(|()| answer(strategy, desk, draft, waiting))
+}
+
+fn note_effort(draft: &Draft, spent: &mut Spent) {
+    spent.steps += draft.steps;
+    spent.is_cut_off |= draft.is_spent();
 }
 
 fn answer<'p, 'a>(
     strategy: Strategy,
     desk: Desk<'p, 'a>,
-    draft: Draft,
+    mut draft: Draft,
     mut waiting: first_fit::Waiting,
 ) -> Answer<'p, 'a> {
+    write::withdraw_narrow(&desk, &mut draft, &mut waiting);
     for (waiting, awaiting) in waiting.iter_mut().zip(&draft.awaiting) {
         *waiting += awaiting;
     }
@@ -103,7 +127,7 @@ fn answer<'p, 'a>(
     Answer { strategy, desk, draft, waiting, cost, robustness: None }
 }
 
-fn finish(effort: &Effort, answers: Vec<Answer<'_, '_>>) -> (Plan, Report) {
+fn finish(effort: &Effort, answers: Vec<Answer<'_, '_>>, spent: Spent) -> (Plan, Report) {
     let candidates = answers
         .iter()
         .map(|answer| Candidate {
@@ -114,8 +138,6 @@ fn finish(effort: &Effort, answers: Vec<Answer<'_, '_>>) -> (Plan, Report) {
             cost_after_scheduler: answer.robustness.as_ref().map(|robustness| robustness.worst_cost),
         })
         .collect();
-    let steps = answers.iter().map(|answer| answer.draft.steps).sum();
-    let is_cut_off = answers.iter().any(|answer| answer.draft.is_spent());
     let Answer { mut desk, draft, waiting, cost, robustness, .. } =
         answers.into_iter().next().expect("first fit always answers");
     let plan = write::plan(&desk, &draft);
@@ -138,7 +160,7 @@ fn finish(effort: &Effort, answers: Vec<Answer<'_, '_>>) -> (Plan, Report) {
             has_estimates,
             n_unpriced_nodes: snapshot.nodes.iter().filter(|node| node.price.is_none()).count(),
         },
-        spent: Spent { steps, is_cut_off },
+        spent,
         candidates,
         robustness,
     };

@@ -1,6 +1,6 @@
 //! The question, as dense vectors: classes of alike pods, what each may accept, and the nodes that are there.
 
-use crate::market::Market;
+use crate::market::{Dim, Market};
 use crate::memo::Memo;
 use crate::relax::{self, Wish};
 use crate::scope::{Scopes, SigId, Signature};
@@ -16,8 +16,13 @@ pub(crate) struct Class {
     /// Indices into `Snapshot::pods`, oldest first.
     pub(crate) pods: Vec<u32>,
     pub(crate) requests: Vec<i64>,
+    /// Volumes that all its pods share: the first of them on a node attaches them, the others find them there. In the
+    /// dimensions of the market, on top of `requests`; empty where pods share nothing.
+    pub(crate) shared: Vec<i64>,
     /// What it accepts, most wishes first.
     pub(crate) variants: Vec<Variant>,
+    /// Each way to satisfy selector and required terms: any of them makes a node count for a spread.
+    pub(crate) strict_terms: Vec<SigId>,
     /// Affinity and anti-affinity groups that select these pods.
     pub(crate) counted: Vec<u32>,
     /// Groups of its own required anti-affinity terms.
@@ -27,7 +32,7 @@ pub(crate) struct Class {
 /// A class with some of its wishes given up.
 #[derive(Clone)]
 pub(crate) struct Variant {
-    /// Label requirements, one signature per volume alternative.
+    /// Label requirements, one signature per volume alternative. Empty when they contradict each other.
     pub(crate) sigs: Vec<SigId>,
     /// Without preferences: what topology looks at.
     pub(crate) strict: SigId,
@@ -59,6 +64,8 @@ pub(crate) struct NodeKind {
 pub(crate) struct Tolerance {
     pub(crate) tolerations: Vec<Toleration>,
     pub(crate) pools: Vec<bool>,
+    /// The same with preferences about taints left aside, as kube-scheduler counts domains.
+    pub(crate) pools_at_all: Vec<bool>,
 }
 
 pub(crate) struct Problem<'a> {
@@ -136,7 +143,8 @@ impl<'a> Problem<'a> {
         let facts = &self.kinds[kind as usize];
         let tolerations = &self.tolerances[tolerance as usize].tolerations;
         let accepts = taint::first_untolerated(&facts.taints, tolerations).is_none()
-            && facts.requirements.compatible(&scopes.sig(sig).requirements, |_| false).is_ok();
+            && facts.requirements.compatible(&scopes.sig(sig).requirements, |_| false).is_ok()
+            && scopes.sig(sig).must_exist.iter().all(|key| facts.requirements.get(key).is_some());
         memo.0.insert((sig, tolerance, kind), accepts);
         accepts
     }
@@ -150,6 +158,7 @@ struct ClassDraft {
     demand: usize,
     pods: Vec<u32>,
     requests: Vec<i64>,
+    shared: Vec<i64>,
     look: Demand,
 }
 
@@ -164,13 +173,24 @@ fn sort_into_classes(problem: &Problem<'_>) -> Vec<ClassDraft> {
     let mut by_look: BTreeMap<(std::cmp::Reverse<Vec<i64>>, Demand), ClassDraft> = BTreeMap::new();
     for (index, pods) in pods_of.into_iter().enumerate().filter(|(_, pods)| !pods.is_empty()) {
         let demand = &snapshot.demands[index];
-        let requests = problem.market.dims.requests(demand);
-        let look = look(demand, &keys);
+        let mut requests = problem.market.dims.requests(demand);
+        let mut look = look(demand, &keys);
+        let shares = pods.len() > 1 && !demand.volumes.attachments.is_empty();
+        let mut shared = Vec::new();
+        if shares {
+            look.volumes.attachments = demand.volumes.attachments.clone();
+            shared = vec![0; requests.len()];
+            for (dim, kind) in problem.market.dims.0.iter().enumerate() {
+                if let Dim::Attachments(_) = kind {
+                    shared[dim] = std::mem::take(&mut requests[dim]);
+                }
+            }
+        }
         let key = (std::cmp::Reverse(requests.clone()), look.clone());
         match by_look.get_mut(&key) {
             Some(class) => class.pods.extend(pods),
             None => {
-                by_look.insert(key, ClassDraft { demand: index, pods, requests, look });
+                by_look.insert(key, ClassDraft { demand: index, pods, requests, shared, look });
             }
         }
     }
@@ -225,22 +245,26 @@ fn compile(
         .into_iter()
         .map(|wish| {
             let tolerance = *tolerance_ids.entry(wish.tolerations.clone()).or_insert_with(|| {
-                let pools = &problem.market.pools;
-                let covers = |pool: &crate::market::PoolFacts<'_>| {
-                    taint::first_untolerated(&pool.pool.taints, &wish.tolerations).is_none()
-                };
-                let pools = pools.iter().map(covers).collect();
-                problem.tolerances.push(Tolerance { tolerations: wish.tolerations.clone(), pools });
+                let covers = |taints: &[Taint]| taint::first_untolerated(taints, &wish.tolerations).is_none();
+                let pools = problem.market.pools.iter().map(|pool| covers(&pool.pool.taints)).collect();
+                let pools_at_all = problem.market.pools.iter().map(|pool| covers(&hard(&pool.pool.taints))).collect();
+                problem.tolerances.push(Tolerance { tolerations: wish.tolerations.clone(), pools, pools_at_all });
                 problem.tolerances.len() as u32 - 1
             });
             variant(&mut problem.groups, scopes, demand, wish, tolerance)
         })
         .collect();
+    let strict_terms = crate::market::strict_terms(demand)
+        .into_iter()
+        .map(|requirements| scopes.sig_id(Signature { requirements, ..Signature::default() }))
+        .collect();
     Class {
         demand: draft.demand,
         pods: draft.pods.clone(),
         requests: draft.requests.clone(),
+        shared: draft.shared.clone(),
         variants,
+        strict_terms,
         counted: Vec::new(),
         owns,
     }
@@ -248,19 +272,24 @@ fn compile(
 
 fn variant(groups: &mut Groups, scopes: &mut Scopes, demand: &Demand, wish: Wish, tolerance: u32) -> Variant {
     let ports: BTreeSet<_> = demand.host_ports.iter().cloned().collect();
-    let mut sig = |requirements: Requirements| scopes.sig_id(Signature { requirements, ports: ports.clone() });
+    let mut sig = |requirements: Requirements| {
+        scopes.sig_id(Signature { requirements, must_exist: wish.must_exist.clone(), ports: ports.clone() })
+    };
     let strict = sig(wish.strict.clone());
-    let sigs = if demand.volumes.alternatives.is_empty() {
+    let sigs = if wish.contradiction.is_some() {
+        Vec::new()
+    } else if demand.volumes.alternatives.is_empty() {
         vec![sig(wish.requirements.clone())]
     } else {
-        let narrowed = demand.volumes.alternatives.iter().map(|alternative| {
+        let possible = |alternative: &&Requirements| wish.requirements.first_contradiction(alternative).is_none();
+        let narrowed = demand.volumes.alternatives.iter().filter(possible).map(|alternative| {
             let mut requirements = wish.requirements.clone();
             requirements.add_all(alternative);
             sig(requirements)
         });
         narrowed.collect()
     };
-    let mut own_terms = |groups: &mut Groups, terms: &[&kerf_model::PodTerm], affinity: bool| -> Vec<OwnTerm> {
+    let own_terms = |groups: &mut Groups, terms: &[&kerf_model::PodTerm], affinity: bool| -> Vec<OwnTerm> {
         let own = |term: &&kerf_model::PodTerm| {
             let group = if affinity { groups.affinity(term) } else { groups.anti_affinity(term) };
             let selects = term.selector.as_ref().is_some_and(|selector| selector.matches(&demand.labels));
@@ -275,7 +304,7 @@ fn variant(groups: &mut Groups, scopes: &mut Scopes, demand: &Demand, wish: Wish
         .spreads
         .iter()
         .map(|spread| OwnTerm {
-            group: groups.spread(demand, spread, &wish.tolerations),
+            group: groups.spread(demand, spread),
             is_self: spread.selector.as_ref().is_some_and(|selector| selector.matches(&demand.labels)),
             max_skew: spread.max_skew,
             min_domains: spread.min_domains,
@@ -318,9 +347,7 @@ fn load_of_daemons(
 ) -> Vec<i64> {
     let mut load = vec![0_i64; market.dims.n()];
     for (terms, demand) in daemons {
-        let hard: Vec<Taint> =
-            taints.iter().filter(|taint| taint.effect != kerf_model::Effect::PreferNoSchedule).cloned().collect();
-        let runs = taint::first_untolerated(&hard, &demand.tolerations).is_none()
+        let runs = taint::first_untolerated(&hard(taints), &demand.tolerations).is_none()
             && terms.iter().any(|term| requirements.compatible(term, |_| false).is_ok());
         if runs {
             for (total, amount) in load.iter_mut().zip(market.dims.requests(demand)) {
@@ -329,6 +356,11 @@ fn load_of_daemons(
         }
     }
     load
+}
+
+/// Taints that forbid, without those that merely discourage.
+pub(crate) fn hard(taints: &[Taint]) -> Vec<Taint> {
+    taints.iter().filter(|taint| taint.effect != kerf_model::Effect::PreferNoSchedule).cloned().collect()
 }
 
 /// What pods can still take on a node. None when it is overfull, or has a negative figure: then it takes nothing.

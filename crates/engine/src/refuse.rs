@@ -5,6 +5,7 @@
 
 use crate::domains;
 use crate::draft::{Desk, Draft};
+use crate::ease;
 use crate::first_fit::Waiting;
 use crate::market::{Dim, template};
 use crate::problem::Variant;
@@ -31,8 +32,11 @@ pub(crate) fn all(
             (pod.clone(), Arc::new(Refusal { verdicts, remedy: None }))
         })
         .collect();
+    // Trying a remedy out means planning again: large clusters get fewer, never none.
+    let size = snapshot.nodes.len() + desk.market().types.len() + 1;
+    let mut trials = (400_000 / size).clamp(4, 64);
     for (class, left) in waiting.iter().enumerate().filter(|(_, left)| **left > 0) {
-        let refusal = Arc::new(refusal(desk, draft, class, max_steps));
+        let refusal = Arc::new(refusal(desk, draft, class, max_steps, &mut trials));
         let pods = &desk.problem.classes[class].pods;
         for index in &pods[pods.len() - *left as usize..] {
             refused.push((snapshot.pods[*index as usize].id.clone(), Arc::clone(&refusal)));
@@ -42,7 +46,7 @@ pub(crate) fn all(
     refused
 }
 
-fn refusal(desk: &mut Desk<'_, '_>, draft: &Draft, class: usize, max_steps: u64) -> Refusal {
+fn refusal(desk: &mut Desk<'_, '_>, draft: &Draft, class: usize, max_steps: u64, trials: &mut usize) -> Refusal {
     let snapshot = desk.problem.snapshot;
     if draft.is_spent() {
         let verdicts = vec![Verdict { pool: None, why: Why::EffortSpent { max: max_steps } }];
@@ -54,12 +58,24 @@ fn refusal(desk: &mut Desk<'_, '_>, draft: &Draft, class: usize, max_steps: u64)
         let verdicts = vec![Verdict { pool: None, why: Why::NoPools }];
         return Refusal { verdicts, remedy: Some(Remedy::AddPool) };
     }
+    let variants = &desk.problem.classes[class].variants;
+    let last = &variants[variants.len() - 1];
+    let n_followed = last.affinity.len();
+    let n_terms = n_followed + last.spreads.len() + last.anti_affinity.len();
+    if let Some(why) = contradiction(desk, class) {
+        return Refusal { verdicts: vec![Verdict { pool: None, why }], remedy: None };
+    }
     let mut verdicts = Vec::new();
     let mut remedies = Vec::new();
     for pool in pools {
         let Err(why) = ask(desk, draft, class, pool, &Ease::default()) else { continue };
         if let Some((remedy, ease)) = lift(desk, draft, class, pool, &why) {
-            if ask(desk, draft, class, pool, &ease).is_ok() {
+            // Whom a pod must follow may move too: then only giving up the company can be promised to help.
+            let is_certain = match remedy {
+                Remedy::DropTopology { .. } => n_terms == 1,
+                _ => n_followed == 0,
+            };
+            if is_certain && ask(desk, draft, class, pool, &ease).is_ok() {
                 remedies.push(remedy);
             }
         }
@@ -70,7 +86,31 @@ fn refusal(desk: &mut Desk<'_, '_>, draft: &Draft, class: usize, max_steps: u64)
         verdicts.push(Verdict { pool: None, why: crowded(desk, class) });
     }
     remedies.sort_by_key(rank);
-    Refusal { verdicts, remedy: remedies.into_iter().next() }
+    let pods = &desk.problem.classes[class].pods;
+    let last = pods[pods.len() - 1] as usize;
+    let remedy = remedies.into_iter().find(|remedy| {
+        *trials = trials.saturating_sub(1);
+        *trials > 0 && ease::helps(snapshot, last, remedy)
+    });
+    Refusal { verdicts, remedy }
+}
+
+/// What the pod says about nodes that no node can satisfy.
+fn contradiction(desk: &Desk<'_, '_>, class: usize) -> Option<Why> {
+    let facts = &desk.problem.classes[class];
+    if facts.variants.iter().any(|variant| !variant.sigs.is_empty()) {
+        return None;
+    }
+    let demand = desk.problem.demand(class);
+    let mut said = demand.node_selector.clone();
+    for part in demand.required_terms.iter().take(1).chain(&demand.volumes.alternatives) {
+        if let Some(key) = said.first_contradiction(part) {
+            let (wanted, offered) = (Box::new(part.get(key)?.clone()), Box::new(said.get(key)?.clone()));
+            return Some(Why::RequirementsClash { key: key.clone(), wanted, offered });
+        }
+        said.add_all(part);
+    }
+    Some(Why::NoTypeMatches { key: None })
 }
 
 /// Smaller changes first: what an operator can grant before what a developer must rewrite.
@@ -101,18 +141,23 @@ struct Ease {
     topology: Option<(TopologyKind, Text)>,
 }
 
+/// The class with as few wishes as it can have, among the variants that do not contradict themselves.
+fn last_possible<'p>(desk: &Desk<'p, '_>, class: usize) -> &'p Variant {
+    let variants = &desk.problem.classes[class].variants;
+    variants.iter().rfind(|variant| !variant.sigs.is_empty()).unwrap_or(&variants[variants.len() - 1])
+}
+
 /// Whether a pool could take one pod of the class, wishes aside.
 fn ask(desk: &mut Desk<'_, '_>, draft: &Draft, class: usize, pool: &Pool, ease: &Ease) -> Result<(), Why> {
     let problem = desk.problem;
     if let Readiness::NotReady(reason) = &pool.readiness {
-        if !ease.readiness {
-            return Err(Why::PoolNotReady { reason: reason.clone() });
-        }
-        return Ok(());
+        return if ease.readiness && would_suit(desk, class, pool) {
+            Ok(())
+        } else {
+            Err(Why::PoolNotReady { reason: reason.clone() })
+        };
     }
-    let facts = &problem.classes[class];
-    let variant = facts.variants.len() - 1;
-    let wish = facts.variants[variant].clone();
+    let wish = last_possible(desk, class).clone();
     let tolerations = &problem.tolerances[wish.tolerance as usize].tolerations;
     if let Some(taint) = taint::first_untolerated(&pool.taints, tolerations).filter(|_| !ease.taint) {
         return Err(Why::TaintNotTolerated { taint: taint.clone() });
@@ -157,6 +202,13 @@ fn ask_scope(
         return Err(explain_mismatch(desk, wish, mismatch, &asked, &offered));
     }
     let Some(joined) = desk.join(base, sig) else {
+        let portless = Signature { ports: Default::default(), ..desk.scopes.sig(sig).clone() };
+        if let Some(port) = desk.scopes.sig(sig).ports.first().map(|port| port.port) {
+            let portless = desk.scopes.sig_id(portless);
+            if desk.join(base, portless).is_some() {
+                return Err(Why::HostPortTaken { port });
+            }
+        }
         return Err(no_type(desk, pool, &offered, &asked, ease));
     };
     let scope = desk.scopes.shared(joined);
@@ -172,8 +224,48 @@ fn ask_scope(
     }
     if !ease.limits {
         limits(desk, draft, &scope, requests)?;
+        let affordable = |scope: &Scope, choice: usize| {
+            scope.holds(choice, requests) && draft.affords(problem, scope.pool, None, scope.choices[choice].ty)
+        };
+        let is_strict = problem.snapshot.settings.min_values == kerf_model::MinValuesPolicy::Strict;
+        if let Some((key, needs, has)) =
+            scope.missing_min_values(&problem.market, affordable).filter(|_| is_strict && !ease.min_values)
+        {
+            return Err(Why::MinValues { key, needs, has });
+        }
     }
-    topology(desk, draft, class, wish, ease)
+    topology(desk, draft, class, wish, ease)?;
+    if wish.is_wide && ease.topology.is_none() {
+        reachable(desk, draft, class, base, sig, requests, wish)?;
+    }
+    Ok(())
+}
+
+/// Whether the pool has a machine in one of the domains that are still open.
+fn reachable(
+    desk: &mut Desk<'_, '_>,
+    draft: &Draft,
+    class: usize,
+    base: crate::scope::ScopeId,
+    sig: SigId,
+    requests: &[i64],
+    wish: &Variant,
+) -> Result<(), Why> {
+    let problem = desk.problem;
+    let variant = problem.classes[class].variants.len() - 1;
+    for pins in domains::choices(desk, draft, class, variant) {
+        let sig = crate::first_fit::pinned(desk, sig, &pins);
+        if desk.join(base, sig).is_some_and(|scope| desk.scopes.get(scope).holds_somewhere(requests)) {
+            return Ok(());
+        }
+    }
+    let groups = &problem.groups;
+    let own = wish.spreads.iter().chain(&wish.affinity).chain(&wish.anti_affinity);
+    let own = own.map(|term| (groups.get(term.group).kind, term.group));
+    let barring = problem.classes[class].counted.iter().map(|group| (TopologyKind::InverseAntiAffinity, *group));
+    let Some((kind, group)) = own.chain(barring).find(|(_, group)| !groups.is_host(*group)) else { return Ok(()) };
+    let detail = "the pool has nothing in the domains that are left".into();
+    Err(Why::Topology { kind, key: groups.get(group).key.clone(), detail })
 }
 
 fn limits(desk: &Desk<'_, '_>, draft: &Draft, scope: &Scope, requests: &[i64]) -> Result<(), Why> {
@@ -261,6 +353,59 @@ fn topology(desk: &mut Desk<'_, '_>, draft: &Draft, class: usize, wish: &Variant
     Ok(())
 }
 
+/// Whether a pool that is not ready would take the pod if it were. It is not in the market, so that this is asked of
+/// its types one by one, and not at all where limits or neighbours matter.
+fn would_suit(desk: &Desk<'_, '_>, class: usize, pool: &Pool) -> bool {
+    let problem = desk.problem;
+    let facts = &problem.classes[class];
+    let wish = last_possible(desk, class);
+    let tolerations = &problem.tolerances[wish.tolerance as usize].tolerations;
+    let asked = &desk.scopes.sig(wish.sigs[0]).requirements;
+    let mut together = template(pool);
+    if wish.is_wide
+        || !wish.affinity.is_empty()
+        || !pool.limits.is_empty()
+        || taint::first_untolerated(&pool.taints, tolerations).is_some()
+        || together.compatible(asked, |key| problem.market.is_well_known(key)).is_err()
+    {
+        return false;
+    }
+    together.add_all(asked);
+    if together.iter().any(|(_, requirement)| requirement.min_values.is_some()) {
+        return false;
+    }
+    let daemons: Vec<i64> = problem
+        .snapshot
+        .daemons
+        .iter()
+        .map(|daemon| problem.market.dims.requests(&daemon.demand))
+        .fold(vec![0; problem.market.dims.n()], |sum, load| {
+            sum.iter().zip(load).map(|(sum, load)| sum + load).collect()
+        });
+    pool.types.iter().any(|ty| {
+        let limit = |driver: &Text| ty.attach_limits.get(driver).map_or(i64::MAX / 4, |limit| i64::from(*limit));
+        let allocatable = ty.allocatable();
+        let holds = problem
+            .market
+            .dims
+            .vector(&allocatable, limit)
+            .iter()
+            .zip(&facts.requests)
+            .zip(&daemons)
+            .all(|((cap, request), daemons)| request + daemons <= *cap);
+        let is_offered = |offering: &kerf_model::Offering| {
+            offering.launchable()
+                && offering.capacity_type() != Some(kerf_model::CapacityType::Reserved)
+                && offering.overrides.is_none()
+                && offering.requirements.intersects(&together)
+        };
+        holds
+            && allocatable.iter().all(|(_, amount)| amount.milli >= 0)
+            && ty.requirements.intersects(&together)
+            && ty.offerings.iter().any(is_offered)
+    })
+}
+
 /// What would have to change, and how to ask again with it changed.
 fn lift(desk: &mut Desk<'_, '_>, draft: &Draft, class: usize, pool: &Pool, why: &Why) -> Option<(Remedy, Ease)> {
     let name: PoolName = pool.name.clone();
@@ -283,14 +428,20 @@ fn lift(desk: &mut Desk<'_, '_>, draft: &Draft, class: usize, pool: &Pool, why: 
             let to = Quantity::from_milli(requests[dim]);
             (Remedy::ReduceRequest { resource: resource.clone(), to }, Ease { requests: Some(requests), ..ease })
         }
-        Why::LimitReached { resource, needs, .. } => {
+        Why::LimitReached { resource, needs, in_use, .. } => {
             let lone = lone_limit(desk, draft, pool, resource);
-            let to = pool.in_use.get(resource) + *needs;
+            let to = *in_use + *needs;
             (Remedy::RaiseLimit { pool: name, resource: resource.clone(), to }, Ease { limits: lone, ..ease })
         }
         Why::MinValues { key, has, .. } => {
-            (Remedy::LowerMinValues { pool: name, key: key.clone(), to: *has }, Ease { min_values: *has > 0, ..ease })
+            let is_lone =
+                pool.requirements.iter().filter(|(_, requirement)| requirement.min_values.is_some()).count() == 1;
+            (
+                Remedy::LowerMinValues { pool: name, key: key.clone(), to: *has },
+                Ease { min_values: *has > 0 && is_lone, ..ease },
+            )
         }
+        Why::Topology { kind: TopologyKind::InverseAntiAffinity, .. } => return None,
         Why::Topology { kind, key, .. } => (
             Remedy::DropTopology { kind: *kind, key: key.clone() },
             Ease { topology: Some((*kind, key.clone())), ..ease },
@@ -326,8 +477,8 @@ fn reduced(desk: &mut Desk<'_, '_>, class: usize, pool: &Pool, resource: &Text) 
     let dim = problem.market.dims.0.iter().position(|dim| *dim == Dim::Resource(resource.clone()))?;
     let index = problem.market.pools.iter().position(|known| known.pool.name == pool.name)?;
     let base = desk.scopes.base(index)?;
-    let variants = &problem.classes[class].variants;
-    let joined = desk.join(base, variants[variants.len() - 1].sigs[0])?;
+    let sig = last_possible(desk, class).sigs[0];
+    let joined = desk.join(base, sig)?;
     let scope = desk.scopes.get(joined);
     let mut requests = problem.classes[class].requests.clone();
     requests[dim] = 0;
@@ -363,7 +514,7 @@ fn explain_mismatch(
         Mismatch::Disjoint { key, wanted, offered } => {
             let by_volume = desk.scopes.sig(wish.strict).requirements.get(&key).is_none();
             if by_volume {
-                Why::VolumeElsewhere { key, wanted }
+                Why::VolumeElsewhere { key, wanted: *wanted }
             } else {
                 Why::RequirementsClash { key, wanted, offered }
             }

@@ -4,6 +4,7 @@ use kerf_model::{
     Demand, Effect, PodTerm, PreferencePolicy, Requirements, Spread, Text, Toleration, TolerationOperator,
     WhenUnsatisfiable,
 };
+use std::collections::BTreeSet;
 
 /// A demand with some of its preferences still standing as if they were required.
 #[derive(Clone)]
@@ -16,8 +17,24 @@ pub(crate) struct Wish<'a> {
     pub(crate) affinity: Vec<&'a PodTerm>,
     pub(crate) anti_affinity: Vec<&'a PodTerm>,
     pub(crate) spreads: Vec<&'a Spread>,
+    /// Labels that must be there although what is left of their requirement could do without.
+    pub(crate) must_exist: BTreeSet<Text>,
+    /// A key on which selector and terms contradict each other: nothing can grant this wish.
+    pub(crate) contradiction: Option<Text>,
     /// What was given up to get here, in words.
     pub(crate) given_up: Vec<Text>,
+}
+
+/// Keys that some part wants to exist, where all parts together would be content with absence: `Exists` and `NotIn`
+/// intersect to `NotIn`, and the wish for existence would be lost.
+fn must_exist<'r>(parts: impl Iterator<Item = &'r Requirements>, together: &Requirements) -> BTreeSet<Text> {
+    parts
+        .flat_map(Requirements::iter)
+        .filter(|(key, requirement)| {
+            !requirement.allows_absence() && together.get(key).is_some_and(kerf_model::Requirement::allows_absence)
+        })
+        .map(|(key, _)| key.clone())
+        .collect()
 }
 
 /// More steps than any pod has preferences; a longer chain is cut, and the rest is tried with everything given up.
@@ -70,13 +87,19 @@ impl<'a> Stage<'a> {
 
     fn wish(&self, demand: &'a Demand) -> Wish<'a> {
         let mut strict = demand.node_selector.clone();
+        let mut contradiction = None;
         if let Some(term) = self.terms.first() {
+            contradiction = strict.first_contradiction(term).cloned();
             strict.add_all(term);
         }
         let mut requirements = strict.clone();
         if let Some((_, term)) = self.preferred.first() {
+            contradiction = contradiction.or_else(|| requirements.first_contradiction(term).cloned());
             requirements.add_all(term);
         }
+        let parts =
+            [Some(&demand.node_selector), self.terms.first().copied(), self.preferred.first().map(|(_, term)| *term)];
+        let must_exist = must_exist(parts.into_iter().flatten(), &requirements);
         let mut tolerations = demand.tolerations.clone();
         if self.tolerates_preferred {
             tolerations.push(Toleration {
@@ -89,6 +112,8 @@ impl<'a> Stage<'a> {
         Wish {
             requirements,
             strict,
+            must_exist,
+            contradiction,
             tolerations,
             affinity: demand.affinity.iter().chain(self.affinity.iter().map(|(_, term)| *term)).collect(),
             anti_affinity: demand

@@ -22,6 +22,8 @@ pub(crate) struct SigId(pub(crate) u32);
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub(crate) struct Signature {
     pub(crate) requirements: Requirements,
+    /// Labels that must be there although their requirement alone would be content with absence.
+    pub(crate) must_exist: BTreeSet<Text>,
     pub(crate) ports: BTreeSet<HostPort>,
 }
 
@@ -37,6 +39,8 @@ pub(crate) struct Choice {
 pub(crate) struct Scope {
     pub(crate) pool: usize,
     pub(crate) requirements: Requirements,
+    /// Labels that the pool or a pod wants to exist, whatever their values.
+    must_exist: BTreeSet<Text>,
     ports: BTreeSet<HostPort>,
     pub(crate) offers: Bits,
     /// Cheapest first, ties by name of the type.
@@ -99,6 +103,11 @@ impl Scope {
         self.distinct_values(market, key, |_, _| true)
     }
 
+    /// How many distinct values of a key the choices that pass have.
+    pub(crate) fn values_among(&self, market: &Market<'_>, key: &str, passes: impl Fn(usize) -> bool) -> u32 {
+        self.distinct_values(market, key, |_, choice| passes(choice))
+    }
+
     fn distinct_values(&self, market: &Market<'_>, key: &str, passes: impl Fn(&Scope, usize) -> bool) -> u32 {
         let allowed = self.requirements.get(key);
         let mut values: BTreeSet<&Text> = BTreeSet::new();
@@ -115,11 +124,19 @@ impl Scope {
     }
 }
 
+/// What a scope knows beside its requirements: ports that daemons must leave free, and labels that must exist.
+type Beside = (BTreeSet<HostPort>, BTreeSet<Text>);
+
+/// Labels that requirements want to exist.
+fn wanted(requirements: &Requirements) -> BTreeSet<Text> {
+    requirements.iter().filter(|(_, requirement)| !requirement.allows_absence()).map(|(key, _)| key.clone()).collect()
+}
+
 /// All scopes and signatures of one plan.
 #[derive(Clone, Default)]
 pub(crate) struct Scopes {
     scopes: Vec<Arc<Scope>>,
-    known: Memo<(usize, Requirements, BTreeSet<HostPort>), Option<ScopeId>>,
+    known: Memo<(usize, Requirements, Beside), Option<ScopeId>>,
     joins: Memo<(ScopeId, SigId), Option<ScopeId>>,
     sigs: Vec<Arc<Signature>>,
     sig_ids: Memo<Signature, SigId>,
@@ -135,13 +152,14 @@ impl Scopes {
         let reserved = CapacityType::Reserved.as_str();
         for pool in 0..market.pools.len() {
             let mut template = market.pools[pool].template.clone();
+            let must_exist = wanted(&template);
             if !market.reservations.is_empty() {
                 let only = template.clone().with(CAPACITY_TYPE, Requirement::is_in([reserved]));
-                let base = scopes.intern(market, pool, only, BTreeSet::new());
+                let base = scopes.intern(market, pool, only, (BTreeSet::new(), must_exist.clone()), false);
                 scopes.reserved_bases.push(base);
                 template.add(CAPACITY_TYPE, Requirement::not_in([reserved]));
             }
-            let base = scopes.intern(market, pool, template, BTreeSet::new());
+            let base = scopes.intern(market, pool, template, (BTreeSet::new(), must_exist), false);
             scopes.bases.push(base);
         }
         scopes
@@ -207,11 +225,22 @@ impl Scopes {
         }
         let (from, signature) = (self.shared(scope), Arc::clone(&self.sigs[sig.0 as usize]));
         let compatible = from.requirements.compatible(&signature.requirements, |key| market.is_well_known(key));
-        let joined = compatible.ok().and_then(|()| {
+        let is_there = |key: &Text| {
+            market.is_well_known(key) || from.requirements.get(key).is_some_and(|offered| !offered.allows_absence())
+        };
+        let exists = signature.must_exist.iter().all(is_there)
+            && from.must_exist.iter().all(|key| {
+                let (ours, theirs) = (from.requirements.get(key), signature.requirements.get(key));
+                ours.zip(theirs).is_none_or(|(ours, theirs)| ours.intersects(theirs))
+            });
+        let joined = compatible.ok().filter(|()| exists).and_then(|()| {
             let mut requirements = from.requirements.clone();
             requirements.add_all(&signature.requirements);
-            let ports = from.ports.union(&signature.ports).cloned().collect();
-            self.intern(market, from.pool, requirements, ports)
+            let mut narrowed = from.must_exist.clone();
+            narrowed.extend(wanted(&signature.requirements));
+            narrowed.extend(signature.must_exist.iter().cloned());
+            let ports = (from.ports.union(&signature.ports).cloned().collect(), narrowed);
+            self.intern(market, from.pool, requirements, ports, from.min_values_relaxed)
         });
         self.joins.insert((scope, sig), joined);
         joined
@@ -226,7 +255,7 @@ impl Scopes {
         sig: SigId,
     ) -> Option<Arc<Scope>> {
         let ports = self.sig(sig).ports.clone();
-        let id = self.intern(market, pool, relaxed.clone(), ports)?;
+        let id = self.intern(market, pool, relaxed.clone(), (ports, wanted(relaxed)), false)?;
         Some(self.shared(id))
     }
 
@@ -235,14 +264,16 @@ impl Scopes {
         market: &Market<'_>,
         pool: usize,
         requirements: Requirements,
-        ports: BTreeSet<HostPort>,
+        beside: Beside,
+        was_relaxed: bool,
     ) -> Option<ScopeId> {
-        let key = (pool, requirements, ports);
+        let key = (pool, requirements, beside);
         if let Some(known) = self.known.get(&key) {
             return *known;
         }
         let scope = self.build(market, pool, &key.1, &key.2);
-        let id = scope.map(|scope| {
+        let id = scope.map(|mut scope| {
+            scope.min_values_relaxed |= was_relaxed;
             self.scopes.push(Arc::new(scope));
             ScopeId(self.scopes.len() as u32 - 1)
         });
@@ -255,7 +286,7 @@ impl Scopes {
         market: &Market<'_>,
         pool: usize,
         requirements: &Requirements,
-        ports: &BTreeSet<HostPort>,
+        (ports, must_exist): &Beside,
     ) -> Option<Scope> {
         let facts = &market.pools[pool];
         let mut offers = facts.offers.clone();
@@ -304,6 +335,7 @@ impl Scopes {
         let mut scope = Scope {
             pool,
             requirements: requirements.clone(),
+            must_exist: must_exist.clone(),
             ports: ports.clone(),
             offers,
             choices,

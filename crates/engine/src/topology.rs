@@ -4,7 +4,7 @@
 //! hostname is a key like any other, except that every node is its own domain: those counts live with the bins.
 
 use crate::memo::Memo;
-use crate::problem::Problem;
+use crate::problem::{Problem, hard};
 use crate::scope::Scopes;
 use kerf_model::labels::HOSTNAME;
 use kerf_model::{
@@ -112,7 +112,7 @@ impl Groups {
         })
     }
 
-    pub(crate) fn spread(&mut self, demand: &Demand, spread: &Spread, tolerations: &[Toleration]) -> u32 {
+    pub(crate) fn spread(&mut self, demand: &Demand, spread: &Spread) -> u32 {
         let honors_affinity = spread.node_affinity_policy == NodePolicy::Honor;
         let honors_taints = spread.node_taints_policy == NodePolicy::Honor;
         let constrained = !demand.node_selector.is_empty() || !demand.required_terms.is_empty();
@@ -123,7 +123,7 @@ impl Groups {
             selector: spread.selector.clone(),
             max_skew: spread.max_skew,
             terms: (honors_affinity && constrained).then(|| crate::market::strict_terms(demand)),
-            tolerations: honors_taints.then(|| tolerations.to_vec()),
+            tolerations: honors_taints.then(|| demand.tolerations.clone()),
         })
     }
 
@@ -312,7 +312,7 @@ impl Group {
         let matches = |term: &Requirements| kind.requirements.compatible(term, |_| false).is_ok();
         terms.as_ref().is_none_or(|terms| terms.iter().any(matches))
             && (self.identity.tolerations.as_ref())
-                .is_none_or(|tolerations| taint::first_untolerated(&kind.taints, tolerations).is_none())
+                .is_none_or(|tolerations| taint::first_untolerated(&hard(&kind.taints), tolerations).is_none())
     }
 
     /// Whether a new node with these requirements would be one of the domains.
@@ -348,9 +348,16 @@ impl Universe {
                     values.entry(value.clone()).or_insert_with(fresh).0[index] = true;
                 }
             }
-            let Some(base) = scopes.base(index) else { continue };
-            for choice in &scopes.get(base).choices {
-                let Some(offered) = problem.market.types[choice.ty as usize].ty.requirements.get(key) else { continue };
+            // What cannot be bought now still has its domains: they may come back.
+            let buyable = scopes.base(index).map(|base| &scopes.get(base).choices);
+            let buyable = buyable.into_iter().flatten().map(|choice| problem.market.types[choice.ty as usize].ty);
+            let is_out = |ty: &&kerf_model::InstanceType| {
+                (scopes.base(index).is_none() || !ty.offerings.iter().any(kerf_model::Offering::launchable))
+                    && ty.requirements.intersects(&pool.template)
+            };
+            let types = buyable.chain(pool.pool.types.iter().map(|ty| &**ty).filter(is_out));
+            for ty in types {
+                let Some(offered) = ty.requirements.get(key) else { continue };
                 if offered.complement {
                     continue;
                 }

@@ -6,8 +6,8 @@ use crate::memo::Memo;
 use crate::scope::{Scope, ScopeId};
 use kerf_model::labels::{CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE};
 use kerf_model::{
-    ClaimName, Labels, Launch, LaunchOption, NodeStage, Placement, Plan, PodId, Quantity, Reason, Relaxed, Requirement,
-    Requirements, Resources, Revision, Step, Text,
+    ClaimName, Labels, Launch, LaunchOption, MinValuesPolicy, NodeStage, Placement, Plan, PodId, Quantity, Reason,
+    Relaxed, Requirement, Requirements, Resources, Revision, Step, Text,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,13 +17,7 @@ const MAX_OPTIONS: usize = 600;
 
 /// The steps of a finished draft, nodes that are there first.
 pub(crate) fn plan(desk: &Desk<'_, '_>, draft: &Draft) -> Plan {
-    let mut writer = Writer {
-        desk,
-        draft: draft.clone(),
-        next_pod: vec![0; desk.problem.classes.len()],
-        names: BTreeSet::new(),
-        offers: Memo::default(),
-    };
+    let mut writer = Writer::new(desk, draft);
     let mut steps = Vec::new();
     for position in 0..draft.bins.len() {
         let bin = &draft.bins[position];
@@ -36,6 +30,43 @@ pub(crate) fn plan(desk: &Desk<'_, '_>, draft: &Draft) -> Plan {
         }
     }
     Plan { based_on: desk.problem.snapshot.revision, steps }
+}
+
+/// Takes back bins whose pool's limits leave too few types for its minValues; their pods wait.
+pub(crate) fn withdraw_narrow(desk: &Desk<'_, '_>, draft: &mut Draft, waiting: &mut Waiting) {
+    if desk.problem.snapshot.settings.min_values == MinValuesPolicy::BestEffort {
+        return;
+    }
+    let is_concerned = |bin: &Bin| match bin.home {
+        Home::New { scope, .. } => {
+            let scope = desk.scopes.get(scope);
+            !scope.min_values.is_empty() && !desk.problem.market.pools[scope.pool].room.is_empty()
+        }
+        Home::Node(_) => false,
+    };
+    if !draft.new_bins().iter().any(is_concerned) {
+        return;
+    }
+    let mut writer = Writer::new(desk, draft);
+    let mut withdrawn = Vec::new();
+    for position in draft.n_nodes..draft.bins.len() {
+        let bin = &draft.bins[position];
+        let Home::New { scope, choice } = bin.home else { continue };
+        let facts = desk.scopes.shared(scope);
+        let listed = writer.listed(bin, &facts, choice);
+        let is_listed = |_: &Scope, choice: usize| listed.contains(&choice);
+        if facts.missing_min_values(&desk.problem.market, is_listed).is_some() {
+            withdrawn.push(position);
+        } else {
+            writer.book(&facts, choice, &listed);
+        }
+    }
+    for position in withdrawn.into_iter().rev() {
+        let bin = draft.withdraw(desk, position);
+        for content in &bin.contents {
+            waiting[content.class as usize] += content.n;
+        }
+    }
 }
 
 /// Preferences that had to be given up, with the pods that lost them.
@@ -80,9 +111,27 @@ struct OfferText {
     /// What daemons take at least.
     daemons: Vec<i64>,
     reservations: Vec<Text>,
+    /// Fewer types than minValues asks for, which only BestEffort lets pass.
+    is_narrow: bool,
 }
 
-impl Writer<'_, '_, '_> {
+impl<'d, 'p, 'a> Writer<'d, 'p, 'a> {
+    fn new(desk: &'d Desk<'p, 'a>, draft: &Draft) -> Self {
+        Self {
+            desk,
+            draft: draft.clone(),
+            next_pod: vec![0; desk.problem.classes.len()],
+            names: BTreeSet::new(),
+            offers: Memo::default(),
+        }
+    }
+
+    /// Keeps the limits for the most that any listed machine could take.
+    fn book(&mut self, scope: &Scope, chosen: usize, listed: &[usize]) {
+        let types = listed.iter().map(|at| scope.choices[*at].ty);
+        self.draft.account_widest(self.desk.problem, scope.pool, scope.choices[chosen].ty, types);
+    }
+
     fn placement(&mut self, bin: &Bin, node: usize) -> Step {
         let facts = &self.desk.problem.nodes[node];
         let pods = self.take_pods(bin).0;
@@ -118,12 +167,7 @@ impl Writer<'_, '_, '_> {
         let facts = self.desk.scopes.shared(scope);
         let pool = problem.market.pools[facts.pool].pool;
         let listed = self.listed(bin, &facts, choice);
-        self.draft.account_widest(
-            problem,
-            facts.pool,
-            facts.choices[choice].ty,
-            listed.iter().map(|at| facts.choices[*at].ty),
-        );
+        self.book(&facts, choice, &listed);
         let offer = self.offer(scope, &facts, listed, &bin.held);
         let step = Launch {
             claim: self.name(pool.name.as_str(), problem.snapshot.revision),
@@ -137,7 +181,7 @@ impl Writer<'_, '_, '_> {
             any_of: Arc::clone(&offer.options),
             for_pods,
             reservations: offer.reservations.clone(),
-            min_values_relaxed: facts.min_values_relaxed,
+            min_values_relaxed: facts.min_values_relaxed || offer.is_narrow,
             why: if any_real { Reason::PodsWaiting { n_pods } } else { Reason::BufferWanted { n_pods } },
         };
         Step::Launch(Box::new(step))
@@ -159,6 +203,7 @@ impl Writer<'_, '_, '_> {
             let reservation = market.offers[offered.offer as usize].reservation;
             (bin.held.is_empty() || reservation.is_some_and(|reservation| bin.held.contains(&reservation)))
                 && scope.holds(*choice, &bin.amounts)
+                && scope.holds(*choice, &bin.at_least)
                 && affordable(offered.ty)
         };
         (0..scope.choices.len()).filter(may_list).take(MAX_OPTIONS).collect()
@@ -190,13 +235,28 @@ impl Writer<'_, '_, '_> {
         let types: BTreeSet<usize> = key.1.iter().map(|at| scope.choices[*at].ty as usize).collect();
         let offers = scope.offers.iter().map(|offer| &market.offers[offer]).filter(|offer| types.contains(&offer.ty));
         let kinds: BTreeSet<Text> = offers.filter_map(|offer| offer.kind).map(|kind| kind.as_str().into()).collect();
+        let is_listed = |reservation: &&usize| {
+            key.1.iter().any(|at| {
+                let ty = &market.types[scope.choices[*at].ty as usize];
+                ty.offers
+                    .clone()
+                    .any(|offer| scope.offers.has(offer) && market.offers[offer].reservation == Some(**reservation))
+            })
+        };
         let reservations: Vec<Text> =
-            held.iter().map(|reservation| market.reservations[*reservation].id.clone()).collect();
+            held.iter().filter(is_listed).map(|reservation| market.reservations[*reservation].id.clone()).collect();
         let mut requirements = scope.requirements.clone();
         pin(&mut requirements, INSTANCE_TYPE, seen.into_iter().map(|name| name.0.clone()));
         pin(&mut requirements, CAPACITY_TYPE, kinds.into_iter());
         if !reservations.is_empty() {
             pin(&mut requirements, &problem.snapshot.settings.reservation_label, reservations.iter().cloned());
+        }
+        let mut is_narrow = false;
+        while let Some((short, _, has)) = missing(market, scope, &key.1, &requirements) {
+            is_narrow = true;
+            if let Some(requirement) = requirements.0.get_mut(&short) {
+                requirement.min_values = Some(has);
+            }
         }
         let loads = &market.pools[scope.pool].daemon_load;
         let least = |dim: usize| types.iter().map(|ty| loads.get(ty).map_or(0, |load| load[dim])).min().unwrap_or(0);
@@ -206,6 +266,7 @@ impl Writer<'_, '_, '_> {
             requirements: Arc::new(requirements),
             daemons: (0..market.dims.n()).map(least).collect(),
             reservations,
+            is_narrow,
         });
         self.offers.insert(key, Arc::clone(&text));
         text
@@ -254,6 +315,20 @@ impl Writer<'_, '_, '_> {
             }
         }
     }
+}
+
+/// The first key for which the listed machines have fewer values than the requirements ask for.
+fn missing(
+    market: &crate::market::Market<'_>,
+    scope: &Scope,
+    listed: &[usize],
+    requirements: &Requirements,
+) -> Option<(Text, u32, u32)> {
+    scope.min_values.iter().find_map(|(key, _)| {
+        let needs = requirements.get(key)?.min_values?;
+        let has = scope.values_among(market, key, |choice| listed.contains(&choice));
+        (has < needs).then(|| (key.clone(), needs, has))
+    })
 }
 
 fn pin(requirements: &mut Requirements, key: &str, values: impl Iterator<Item = Text>) {

@@ -9,7 +9,7 @@ use kerf_model::{Binder, Effort, Plan, Report, Snapshot, Step};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use std::collections::BTreeSet;
-use support::change::{alone, ease, shuffled};
+use support::change::{alone, carried_out, ease, shuffled, without_caution};
 use support::cluster::any_snapshot;
 use support::describe::outline;
 use support::{placed, price};
@@ -148,6 +148,17 @@ proptest! {
         }
         let n_answers = placed(&plan).len() + report.refused.len();
         prop_assert!(n_answers >= case.0.pods.len());
+    }
+
+    #[test]
+    fn what_a_plan_leaves_over_stays_left_over(case in any_snapshot()) {
+        let snapshot = without_caution(&case.0);
+        let (plan, report) = plan_capacity(&snapshot, &effort());
+        let (then, report_then) = plan_capacity(&carried_out(&snapshot, &plan), &effort());
+        prop_assert!(
+            then.steps.is_empty(),
+            "{}\nand then\n{}", outline(&plan, &report), outline(&then, &report_then)
+        );
     }
 
     #[test]

@@ -52,13 +52,13 @@ pub(crate) fn of_pod(
         if is_sidecar {
             total.add(&requests);
             sidecars.add(&requests);
-            Resources::max(&mut starting, &sidecars);
+            starting.raise_to(&sidecars);
         } else {
             requests.add(&sidecars);
-            Resources::max(&mut starting, &requests);
+            starting.raise_to(&requests);
         }
     }
-    Resources::max(&mut total, &starting);
+    total.raise_to(&starting);
 
     if let Some(of_pod) = &spec.resources {
         override_by_pod_level(reader, &format!("{field}.resources"), of_pod, &mut total);
@@ -92,12 +92,9 @@ fn with_status(reader: &mut Reader, requests: Resources, status: &ContainerStatu
         return requests;
     };
     let mut out = reader.resources("status.containerStatuses.resources.requests", actual.requests.as_ref());
-    Resources::max(
-        &mut out,
-        &reader.resources("status.containerStatuses.allocatedResources", status.allocated_resources.as_ref()),
-    );
+    out.raise_to(&reader.resources("status.containerStatuses.allocatedResources", status.allocated_resources.as_ref()));
     if !cannot_resize {
-        Resources::max(&mut out, &requests);
+        out.raise_to(&requests);
     }
     out
 }

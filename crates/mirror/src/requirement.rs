@@ -65,6 +65,12 @@ pub(crate) fn add(
 ) -> Option<String> {
     match read(written, author, rules) {
         Ok(requirement) => {
+            // A pod that insists on an unknown label is refused with the same hint; all else would pass in silence.
+            let is_silent = author == Author::Pool || (author == Author::Pod && requirement.allows_absence());
+            if let Some(meant) = rules.misspelt(written.key).filter(|_| is_silent) {
+                let message = format!("{:?} is not a label that is known here (typo of {meant:?}?)", written.key);
+                reader.note(format!("{field}.key"), message);
+            }
             let contradiction = contradiction(requirements, written.key, &requirement);
             requirements.add(written.key, requirement);
             contradiction

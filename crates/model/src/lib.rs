@@ -27,6 +27,7 @@ pub mod resources;
 pub mod selector;
 pub mod snapshot;
 pub mod taint;
+pub mod typo;
 mod words;
 
 pub use demand::{

@@ -65,16 +65,21 @@ impl Quantity {
         let (factor, divisor) = scale(suffix).ok_or_else(|| error("its suffix is unknown"))?;
         let mut digits: i128 = 0;
         let mut fraction_scale: i128 = 1;
-        // 38 digits fit an i128; beyond 25 nothing changes in thousandths of any unit we know.
+        // Whether anything follows the digits that we keep: it rounds away from zero like any other fraction.
+        let mut has_rest = false;
         for (position, byte) in whole.bytes().chain(fraction.bytes()).enumerate() {
-            if digits > 10_i128.pow(24) {
-                if position < whole.len() {
+            let is_fraction = position >= whole.len();
+            // 38 digits fit an i128. A whole part beyond 25 digits is larger than any amount we know, and a digit
+            // behind the eighteenth of a fraction only matters by being there.
+            if digits > 10_i128.pow(24) || fraction_scale == 10_i128.pow(18) {
+                if !is_fraction {
                     return Ok(Self::saturated(negative));
                 }
-                break;
+                has_rest |= byte != b'0';
+                continue;
             }
             digits = digits * 10 + i128::from(byte - b'0');
-            if position >= whole.len() {
+            if is_fraction {
                 fraction_scale *= 10;
             }
         }
@@ -82,7 +87,7 @@ impl Quantity {
             return Ok(Self::saturated(negative));
         };
         let denominator = divisor.saturating_mul(fraction_scale);
-        let milli = scaled / denominator + i128::from(scaled % denominator != 0);
+        let milli = scaled / denominator + i128::from(scaled % denominator != 0 || has_rest);
         let milli = i64::try_from(milli).unwrap_or(i64::MAX);
         Ok(Self { milli: if negative { -milli } else { milli } })
     }

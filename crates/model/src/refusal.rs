@@ -40,11 +40,11 @@ pub enum Why {
         wanted: Requirement,
         typo_of: Option<Text>,
     },
-    /// The pod and the pool want different values.
+    /// The pod and the pool want different values. Boxed, or this variant alone would decide the size of all.
     RequirementsClash {
         key: Text,
-        wanted: Requirement,
-        offered: Requirement,
+        wanted: Box<Requirement>,
+        offered: Box<Requirement>,
     },
     /// No instance type has what the pod and the pool ask for together.
     NoTypeMatches {

@@ -210,8 +210,8 @@ pub struct Requirements(pub BTreeMap<Text, Requirement>);
 pub enum Mismatch {
     /// The node side says nothing about a label that is asked for.
     Undefined { key: Text },
-    /// The values have nothing in common.
-    Disjoint { key: Text, wanted: Requirement, offered: Requirement },
+    /// The values have nothing in common. Boxed: the many questions that end well should not carry its weight.
+    Disjoint { key: Text, wanted: Box<Requirement>, offered: Box<Requirement> },
 }
 
 impl Requirements {
@@ -261,6 +261,11 @@ impl Requirements {
         self.0.is_empty()
     }
 
+    /// The first key on which no node could satisfy both at once, labelled or not.
+    pub fn first_contradiction<'a>(&'a self, other: &'a Requirements) -> Option<&'a Text> {
+        self.first_disjoint(other).map(|(key, _, _)| key)
+    }
+
     /// Whether every key that both sides name has a value in common. Keys that one side lacks are ignored.
     pub fn intersects(&self, other: &Requirements) -> bool {
         self.first_disjoint(other).is_none()
@@ -275,9 +280,11 @@ impl Requirements {
             }
         }
         match self.first_disjoint(incoming) {
-            Some((key, offered, wanted)) => {
-                Err(Mismatch::Disjoint { key: key.clone(), wanted: wanted.clone(), offered: offered.clone() })
-            }
+            Some((key, offered, wanted)) => Err(Mismatch::Disjoint {
+                key: key.clone(),
+                wanted: Box::new(wanted.clone()),
+                offered: Box::new(offered.clone()),
+            }),
             None => Ok(()),
         }
     }

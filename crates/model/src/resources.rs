@@ -59,8 +59,8 @@ impl Resources {
         }
     }
 
-    /// The larger of the two, resource by resource.
-    pub fn max(&mut self, other: &Resources) {
+    /// The larger of the two, resource by resource. (Not named `max`: `Ord` has one that compares whole maps.)
+    pub fn raise_to(&mut self, other: &Resources) {
         for (name, amount) in other.iter() {
             let slot = self.0.entry(name.clone()).or_default();
             *slot = (*slot).max(amount);

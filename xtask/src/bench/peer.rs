@@ -24,7 +24,9 @@ pub(crate) fn prepare() -> Result<Option<PathBuf>> {
     if Command::new("go").arg("version").output().is_err() {
         return Ok(None);
     }
-    let binary = toolbox::cache()?.join("bench").join("peer");
+    let folder = toolbox::cache()?.join("bench");
+    std::fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
+    let binary = folder.join("peer");
     let status = Command::new("go")
         .args(["build", "-trimpath", "-o"])
         .arg(&binary)

@@ -89,7 +89,7 @@ impl ShapeCheck {
             let identity = match schema.merge {
                 Merge::Set => item,
                 Merge::MapBy(key) => item.get(key).unwrap_or(&Value::Null),
-                Merge::Unsaid | Merge::AtomicList | Merge::AtomicMap => continue,
+                Merge::Unsaid | Merge::AtomicList | Merge::AtomicMap | Merge::GranularMap => continue,
             };
             if !seen.insert(identity.to_string()) {
                 self.say(

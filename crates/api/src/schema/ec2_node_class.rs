@@ -352,7 +352,7 @@ fn reservation_status() -> Schema {
                     .about("An ordinary reservation, or a capacity block."),
             ),
             ("interruptible", boolean().about("Whether it can be called back.")),
-            ("state", one_of(&["active", "expiring"]).about("Whether it is about to end.")),
+            ("state", one_of(&["active", "expiring"]).default(json!("active")).about("Whether it is about to end.")),
         ])
         .require(["availabilityZone", "id", "instanceMatchCriteria", "instanceType", "ownerID"]),
     )

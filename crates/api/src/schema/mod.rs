@@ -77,6 +77,8 @@ pub(crate) enum Merge {
     Unsaid,
     AtomicList,
     AtomicMap,
+    /// Each key has its own writer. It is what an API server assumes anyway; said where the contract says it.
+    GranularMap,
     Set,
     /// A list whose items are told apart by this field.
     MapBy(&'static str),

@@ -61,7 +61,10 @@ fn template() -> Schema {
             "metadata",
             object([
                 ("labels", template_labels()),
-                ("annotations", map_of(text()).about("Annotations that every node of the pool gets.")),
+                (
+                    "annotations",
+                    map_of(text()).merge(Merge::GranularMap).about("Annotations that every node of the pool gets."),
+                ),
             ])
             .about("Labels and annotations of the nodes."),
         ),

@@ -29,6 +29,7 @@ impl From<&Schema> for JSONSchemaProps {
             Merge::Unsaid => {}
             Merge::AtomicList => props.x_kubernetes_list_type = Some("atomic".to_owned()),
             Merge::AtomicMap => props.x_kubernetes_map_type = Some("atomic".to_owned()),
+            Merge::GranularMap => props.x_kubernetes_map_type = Some("granular".to_owned()),
             Merge::Set => props.x_kubernetes_list_type = Some("set".to_owned()),
             Merge::MapBy(key) => {
                 props.x_kubernetes_list_type = Some("map".to_owned());

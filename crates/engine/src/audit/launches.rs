@@ -164,7 +164,7 @@ fn check_reservation_room(
 fn largest(claim: &Claim) -> Resources {
     let mut most = Resources::new().with(NODES, Quantity::from_units(1));
     for idx in &claim.options {
-        Resources::max(&mut most, &claim.pool.types[*idx].capacity);
+        most.raise_to(&claim.pool.types[*idx].capacity);
     }
     most
 }

@@ -4,8 +4,9 @@ use super::pieces::tolerate_exactly;
 use kerf_engine::scheduler_model::SplitMix64;
 use kerf_model::resources::NODES;
 use kerf_model::{
-    BoundGroup, BoundShape, Demand, DemandIdx, Launch, Node, NodeIdx, NodeName, NodeStage, Plan, PodId, Pool, PoolName,
-    Quantity, Readiness, Remedy, Requirement, Requirements, Resources, Snapshot, Step, Text, TopologyKind, labels,
+    BoundGroup, BoundShape, Demand, DemandIdx, Launch, Node, NodeIdx, NodeName, NodeStage, Plan, PodId, PodTerm, Pool,
+    PoolName, Quantity, Readiness, Remedy, Requirement, Requirements, Resources, Snapshot, Step, Text, TopologyKind,
+    labels,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -110,6 +111,36 @@ pub fn carried_out(snapshot: &Snapshot, plan: &Plan) -> Snapshot {
             let demand = Arc::clone(&new.demands[new.pods.remove(pod).demand.0 as usize]);
             bind(&mut new, node_idx, &demand);
         }
+    }
+    new
+}
+
+/// The cluster without what makes one pass more careful than the next: limits and anti-affinity over zones count the
+/// worst that a claim may become, minValues keeps it from becoming too little, reservations are waited for, a daemon's
+/// port is only known once it runs, spreads and company see only pods whose domain is settled, and a volume that several
+/// pods share is counted for each of them.
+pub fn without_caution(snapshot: &Snapshot) -> Snapshot {
+    let mut new = snapshot.clone();
+    new.settings.reserved = None;
+    for pool in &mut new.pools {
+        pool.limits = Resources::new();
+        pool.requirements.0.values_mut().for_each(|requirement| requirement.min_values = None);
+    }
+    let is_near = |term: &PodTerm| &*term.topology_key == labels::HOSTNAME;
+    for group in &mut new.bound {
+        Arc::make_mut(&mut group.shape).anti_affinity.retain(is_near);
+    }
+    for demand in &mut new.demands {
+        let demand = Arc::make_mut(demand);
+        demand.anti_affinity.retain(is_near);
+        demand.preferred_anti_affinity.retain(|(_, term)| is_near(term));
+        demand.spreads.clear();
+        demand.affinity.clear();
+        demand.preferred_affinity.clear();
+        demand.volumes.attachments.clear();
+    }
+    for daemon in &mut new.daemons {
+        Arc::make_mut(&mut daemon.demand).host_ports.clear();
     }
     new
 }
