@@ -51,6 +51,8 @@ type Claim struct {
 	PodCount                int          `json:"pod_count"`
 	TypeNames               []string     `json:"type_names,omitempty"`
 	Pods                    []string     `json:"pods,omitempty"`
+	// All of them, hostname excepted: it is a placeholder.
+	Requirements map[string]*Requirement `json:"requirements,omitempty"`
 }
 
 // Requirement is absent (null) when the claim leaves the key alone.
@@ -120,6 +122,14 @@ func describeClaim(claim *scheduling.NodeClaim, detail Detail) Claim {
 	told.CheapestType, told.Price = cheapest(claim.InstanceTypeOptions, claim.Requirements)
 	if detail > Brief {
 		told.Pods = podNames(claim.Pods)
+	}
+	if detail > Brief {
+		told.Requirements = map[string]*Requirement{}
+		for key := range claim.Requirements {
+			if key != corev1.LabelHostname {
+				told.Requirements[key] = describeRequirement(claim.Requirements, key)
+			}
+		}
 	}
 	if detail == WithTypes {
 		for _, instanceType := range claim.InstanceTypeOptions {

@@ -1,11 +1,17 @@
 //! `cargo xtask differential`.
 
 mod ask;
+mod compare;
 mod draw;
+mod explain;
+mod law;
+mod objects;
+mod passes;
 mod scenario;
 
 use crate::bench::peer;
 use anyhow::Result;
+use compare::Case;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -23,45 +29,52 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     };
     let scenarios: Vec<_> = (0..args.cases).map(|number| draw::draw(args.seed, number)).collect();
     let peers = ask::peer(&binary, "first", &scenarios)?;
-    let mut same = 0;
-    for (scenario, peer) in scenarios.iter().zip(&peers) {
-        let ours = match ask::ours(scenario) {
+    let mut cases = vec![];
+    for (scenario, peer) in scenarios.into_iter().zip(peers) {
+        let ours = match ask::ours(&scenario) {
             Ok(o) => o,
             Err(e) => {
                 println!("ERR {e:#}");
                 continue;
             }
         };
-        if ours.snapshot.ill.len() > 0 {
-            println!("{}: ill {:?}", scenario.name, ours.snapshot.ill);
+        cases.push(Case { scenario, ours, peer });
+    }
+    for f in explain::explain(&binary, &cases)? {
+        let case = &cases[f.case];
+        let d = &f.difference;
+        println!("{:?} {} {:?}: ours {} peer {}", f.row, case.scenario.name, d.pods, d.n_ours, d.n_peer);
+        if f.row.is_none() {
+            println!(
+                "  {} \n  {}\n peer:\n  {}",
+                case.scenario.name,
+                case.ours.lines().join("\n  "),
+                case.peer.lines().join("\n  ")
+            );
+            std::fs::write(format!("/tmp/case-{}.json", case.scenario.name), case.scenario.line())?;
         }
-        if ours.snapshot.pods.len() != peer.pods {
-            println!("{}: pods {} {}", scenario.name, ours.snapshot.pods.len(), peer.pods);
-        }
-        let us = ours.placed();
-        let them = peer.placed();
-        for (d, pods) in ours.classes() {
-            let a = pods.iter().filter(|p| us.contains(*p)).count();
-            let b = pods.iter().filter(|p| them.contains(p.as_str())).count();
-            same += pods.len() - a.abs_diff(b);
-            if a != b {
-                println!("{} {} of {}: ours {a} peer {b}", scenario.name, pods[0], pods.len());
-                for p in &pods {
-                    if !them.contains(p.as_str()) {
-                        println!("   peer: {}", peer.errors.get(p).map_or("", |x| x));
-                        break;
-                    }
-                }
-                for p in &pods {
-                    if let Some((_, r)) = ours.report.refused.iter().find(|(id, _)| ask::peers_name(id) == *p) {
-                        println!("   ours: {r}");
-                        break;
-                    }
-                }
-                let _ = d;
+    }
+    let (mut cheaper, mut equal, mut dearer) = (0, 0, 0);
+    for case in &cases {
+        if case.differences().is_empty() {
+            let (a, b) = (case.ours.report.cost.added.dollars(), case.peer.dollars_per_hour);
+            if a < b - 1e-6 {
+                cheaper += 1
+            } else if a < b + 1e-6 {
+                equal += 1
+            } else {
+                dearer += 1;
+                println!(
+                    "DEARER {} {a} {b} {:?}\n  {}\n peer:\n  {}",
+                    case.scenario.name,
+                    law::breaches(&case.scenario, &case.peer)?,
+                    case.ours.lines().join("\n  "),
+                    case.peer.lines().join("\n  ")
+                );
+                std::fs::write(format!("/tmp/case-{}.json", case.scenario.name), case.scenario.line())?;
             }
         }
     }
-    println!("same {same}");
+    println!("cheaper {cheaper} equal {equal} dearer {dearer}");
     Ok(())
 }

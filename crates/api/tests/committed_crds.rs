@@ -49,6 +49,23 @@ fn an_instant_is_written_as_a_string_in_every_dialect_of_yaml() {
 }
 
 #[test]
+fn a_reservation_whose_state_is_not_said_is_active() {
+    let mut class = serde_json::json!({"status": {"capacityReservations": [{"id": "cr-1"}]}});
+    Kind::Ec2NodeClass.apply_defaults(&mut class);
+    let reservation = &class["status"]["capacityReservations"][0];
+    assert_eq!((&reservation["state"], &reservation["reservationType"]), (&"active".into(), &"default".into()));
+}
+
+#[test]
+fn labels_of_a_template_have_one_writer_and_annotations_one_per_key() {
+    let pool = serde_json::to_value(&crds()[0].spec.versions[0].schema).unwrap();
+    let metadata = pool.pointer("/openAPIV3Schema/properties/spec/properties/template/properties/metadata").unwrap();
+    for (field, expected) in [("labels", "atomic"), ("annotations", "granular")] {
+        assert_eq!(metadata["properties"][field]["x-kubernetes-map-type"], expected, "{field}");
+    }
+}
+
+#[test]
 fn kinds_are_found_by_any_of_their_names() {
     for (word, kind) in [
         ("NodePool", Some(Kind::NodePool)),

@@ -3,8 +3,10 @@
 //! Dearer than packing by value as a rule, but two things are better: kube-scheduler, which spreads, ends up with what
 //! was planned; and a hostname spread is satisfied by few full nodes, because all of them rise together.
 
+use crate::bin::{Bin, Home};
 use crate::by_value::{self, Item};
-use crate::draft::{Bin, Desk, Draft, Home};
+use crate::desk::Desk;
+use crate::draft::Draft;
 use crate::first_fit::{self, Waiting};
 use crate::judge;
 use crate::scope::{ScopeId, SigId};

@@ -5,7 +5,8 @@
 //! does. Finding good prices is a small linear program. Pods that may use the same machines share a *flavour*, machines
 //! that the same flavours may use share prices.
 
-use crate::draft::{Desk, Draft};
+use crate::desk::Desk;
+use crate::draft::Draft;
 use crate::prices::{self, Machine};
 use crate::scope::SigId;
 use kerf_model::{Money, Text, TopologyKind};
@@ -199,14 +200,13 @@ fn bound_of(desk: &Desk<'_, '_>, flavours: &[&Flavour], slots: &[u32]) -> f64 {
         prices::scale_to_feasible(&mut cluster.prices, &cluster.machines);
     }
     let mut best = worth(desk, flavours, &clusters, slots);
-    if clusters.len() > 1 && flavours.len() <= MAX_FLAVOURS_TOGETHER {
-        if let Some(prices) = prices_apart(flavours, &clusters, n_dims) {
-            for (cluster, prices) in clusters.iter_mut().zip(prices) {
-                cluster.prices = prices;
-                prices::scale_to_feasible(&mut cluster.prices, &cluster.machines);
-            }
-            best = best.max(worth(desk, flavours, &clusters, slots));
+    let is_worth_it = clusters.len() > 1 && flavours.len() <= MAX_FLAVOURS_TOGETHER;
+    if let Some(prices) = is_worth_it.then(|| prices_apart(flavours, &clusters, n_dims)).flatten() {
+        for (cluster, prices) in clusters.iter_mut().zip(prices) {
+            cluster.prices = prices;
+            prices::scale_to_feasible(&mut cluster.prices, &cluster.machines);
         }
+        best = best.max(worth(desk, flavours, &clusters, slots));
     }
     best
 }

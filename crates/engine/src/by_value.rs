@@ -3,8 +3,10 @@
 //! Pods become *items*: so many of a class, with their wide domains already decided. Items that may go to the same
 //! machines form a *flavour*; flavours with the least choice go first, and the others fill their gaps.
 
+use crate::bin::{Bin, Home};
+use crate::desk::Desk;
 use crate::domains;
-use crate::draft::{Bin, Desk, Draft, Home, count_fitting};
+use crate::draft::{Draft, count_fitting};
 use crate::first_fit::{self, Reach, Waiting};
 use crate::prices::{self, Machine};
 use crate::scope::{ScopeId, SigId, is_spot};
@@ -47,15 +49,13 @@ pub(crate) fn collect_items(desk: &mut Desk<'_, '_>, draft: &mut Draft, waiting:
     let mut items: Vec<Item> = Vec::new();
     loop {
         let before: u32 = waiting.iter().sum();
-        for class in 0..waiting.len() {
-            let n_variants = desk.problem.classes[class].variants.len();
-            for variant in 0..n_variants {
-                if waiting[class] == 0 || draft.is_spent() {
+        for (class, waiting) in waiting.iter_mut().enumerate() {
+            for variant in 0..desk.problem.classes[class].variants.len() {
+                if *waiting == 0 || draft.is_spent() {
                     break;
                 }
-                let there = first_fit::place_variant(desk, draft, class, variant, waiting[class], Reach::NodesOnly);
-                waiting[class] -= there;
-                waiting[class] -= promise_new(desk, draft, (class, variant), waiting[class], &mut items);
+                *waiting -= first_fit::place_variant(desk, draft, class, variant, *waiting, Reach::NodesOnly);
+                *waiting -= promise_new(desk, draft, (class, variant), *waiting, &mut items);
             }
         }
         let after: u32 = waiting.iter().sum();

@@ -1,6 +1,7 @@
 //! Which zones, racks or other wide domains a pod may go to next, best first.
 
-use crate::draft::{Desk, Draft};
+use crate::desk::Desk;
+use crate::draft::Draft;
 use crate::problem::Variant;
 use crate::topology::{Group, OwnTerm};
 use kerf_model::TopologyKind;

@@ -3,265 +3,11 @@
 //! Every way of searching fills a draft through the same few doors, and each door checks the rules. What stands in a
 //! draft is therefore sound at any moment, and a search that is cut off still has an answer.
 
-use crate::domains::Pins;
-use crate::market::{Dim, Market};
-use crate::memo::Memo;
-use crate::problem::{NodeMemo, Problem};
+use crate::bin::{Bin, Home, HostCount};
+use crate::desk::Desk;
+use crate::problem::Problem;
 use crate::scope::{Scope, ScopeId, Scopes, SigId};
-use kerf_model::{HostPort, Money, Requirement, TopologyKind};
-use std::borrow::Cow;
-use std::sync::Arc;
-
-/// Where the pods of a bin will run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Home {
-    /// Index into `Problem::nodes`.
-    Node(usize),
-    New {
-        scope: ScopeId,
-        choice: usize,
-    },
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Content {
-    pub(crate) class: u32,
-    pub(crate) variant: u32,
-    pub(crate) n: u32,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct HostCount {
-    group: u32,
-    matched: u32,
-    owners: u32,
-}
-
-#[derive(Debug, Clone)]
-pub(crate) struct Bin {
-    pub(crate) home: Home,
-    /// For a node what is free, for a new bin what is in it.
-    pub(crate) amounts: Vec<i64>,
-    pub(crate) contents: Vec<Content>,
-    host: Vec<HostCount>,
-    ports: Vec<HostPort>,
-    /// Reservations of which this bin holds a unit.
-    pub(crate) held: Vec<usize>,
-    /// Room that the machine must have whatever is in it, so that kube-scheduler finds what was planned. May be empty.
-    pub(crate) at_least: Vec<i64>,
-}
-
-impl Bin {
-    pub(crate) fn empty(scope: ScopeId, n_dims: usize) -> Self {
-        Self {
-            home: Home::New { scope, choice: 0 },
-            amounts: vec![0; n_dims],
-            contents: Vec::new(),
-            host: Vec::new(),
-            ports: Vec::new(),
-            held: Vec::new(),
-            at_least: Vec::new(),
-        }
-    }
-
-    /// What the next pods of a class ask of this bin, and how many may be asked for at once: the first pod attaches the
-    /// volumes that all of them share, unless the node has them already.
-    fn requests_of<'p>(&self, problem: &'p Problem<'_>, class: usize, want: u32) -> (Cow<'p, [i64]>, u32) {
-        let facts = &problem.classes[class];
-        if facts.shared.is_empty() || self.contents.iter().any(|content| content.class == class as u32) {
-            return (Cow::Borrowed(&facts.requests), want);
-        }
-        let mut requests = facts.requests.clone();
-        let volumes = &problem.demand(class).volumes.attachments;
-        for (dim, kind) in problem.market.dims.0.iter().enumerate() {
-            let Dim::Attachments(driver) = kind else { continue };
-            let there = match self.home {
-                Home::Node(node) => problem.nodes[node].node.attached.get(driver),
-                Home::New { .. } => None,
-            };
-            let is_there = |volume: &&kerf_model::Text| there.is_some_and(|there| there.contains(*volume));
-            let n_there = volumes.get(driver).map_or(0, |wanted| wanted.iter().filter(is_there).count());
-            requests[dim] += facts.shared[dim] - n_there as i64;
-        }
-        (Cow::Owned(requests), want.min(1))
-    }
-
-    /// How many more pods of a class the neighbours in this bin allow; `total` counts selected pods anywhere.
-    pub(crate) fn host_room(&self, problem: &Problem<'_>, total: &[u32], class: usize, variant: usize) -> u32 {
-        let room = self.dealt_room(problem, total, class, variant);
-        if room == 0 { 0 } else { room.min(self.spread_room(problem, class, variant)) }
-    }
-
-    /// What hostname spreads allow while some node may still be empty: then the least count is zero.
-    fn spread_room(&self, problem: &Problem<'_>, class: usize, variant: usize) -> u32 {
-        let mut room = u32::MAX;
-        let wish = &problem.classes[class].variants[variant];
-        for term in wish.spreads.iter().filter(|term| problem.groups.is_host(term.group)) {
-            let there = self.matched_on_host(term.group);
-            if term.is_self {
-                room = room.min(term.max_skew.saturating_sub(there));
-            } else if there > term.max_skew {
-                return 0;
-            }
-        }
-        room
-    }
-
-    /// The same without hostname spreads, for dealing: there all nodes rise together.
-    pub(crate) fn dealt_room(&self, problem: &Problem<'_>, total: &[u32], class: usize, variant: usize) -> u32 {
-        let facts = &problem.classes[class];
-        let wish = &facts.variants[variant];
-        let groups = &problem.groups;
-        let count = |group: u32| self.host.iter().find(|count| count.group == group);
-        let matched = |group: u32| count(group).map_or(0, |count| count.matched);
-        let mut room = u32::MAX;
-        for term in wish.anti_affinity.iter().filter(|term| groups.is_host(term.group)) {
-            if matched(term.group) > 0 {
-                return 0;
-            }
-            if term.is_self {
-                room = 1;
-            }
-        }
-        if !self.host.is_empty()
-            && facts.counted.iter().any(|group| count(*group).is_some_and(|count| count.owners > 0))
-        {
-            return 0;
-        }
-        for term in wish.affinity.iter().filter(|term| groups.is_host(term.group)) {
-            if matched(term.group) == 0 {
-                if !(term.is_self && total[term.group as usize] == 0) {
-                    return 0;
-                }
-                room = room.min(1);
-            }
-        }
-        let ports = &problem.demand(class).host_ports;
-        if !ports.is_empty() {
-            if ports.iter().any(|port| self.ports.iter().any(|taken| taken.conflicts(port))) {
-                return 0;
-            }
-            room = room.min(1);
-        }
-        room
-    }
-
-    /// Notes pods as being here: for their neighbours, their ports and the list of contents.
-    pub(crate) fn note(&mut self, problem: &Problem<'_>, class: usize, variant: usize, n: u32) {
-        let facts = &problem.classes[class];
-        for group in &facts.counted {
-            self.count_on_host(problem, *group, n, 0);
-        }
-        for term in facts.variants[variant].spreads.iter().filter(|term| term.is_self) {
-            self.count_on_host(problem, term.group, n, 0);
-        }
-        for group in &facts.owns {
-            self.count_on_host(problem, *group, 0, n);
-        }
-        self.ports.extend(problem.demand(class).host_ports.iter().cloned());
-        let (class, variant) = (class as u32, variant as u32);
-        match self.contents.iter_mut().rfind(|content| (content.class, content.variant) == (class, variant)) {
-            Some(content) => content.n += n,
-            None => self.contents.push(Content { class, variant, n }),
-        }
-    }
-
-    fn count_on_host(&mut self, problem: &Problem<'_>, group: u32, matched: u32, owners: u32) {
-        if !problem.groups.is_host(group) {
-            return;
-        }
-        match self.host.iter_mut().find(|count| count.group == group) {
-            Some(count) => {
-                count.matched += matched;
-                count.owners += owners;
-            }
-            None => self.host.push(HostCount { group, matched, owners }),
-        }
-    }
-
-    pub(crate) fn matched_on_host(&self, group: u32) -> u32 {
-        self.host.iter().find(|count| count.group == group).map_or(0, |count| count.matched)
-    }
-}
-
-/// What the search needs beside the draft: the question, and remembered answers.
-#[derive(Clone)]
-pub(crate) struct Desk<'p, 'a> {
-    pub(crate) problem: &'p Problem<'a>,
-    pub(crate) scopes: Scopes,
-    node_memo: NodeMemo,
-    nodes_in: Memo<(usize, usize), Arc<[usize]>>,
-    scope_domains: Memo<(ScopeId, usize), Arc<[usize]>>,
-    sig_domains: Memo<(SigId, usize), Arc<[usize]>>,
-    all_nodes: Arc<[usize]>,
-}
-
-impl<'p, 'a> Desk<'p, 'a> {
-    pub(crate) fn new(problem: &'p Problem<'a>, scopes: Scopes) -> Self {
-        Self {
-            problem,
-            scopes,
-            node_memo: NodeMemo::default(),
-            nodes_in: Memo::default(),
-            scope_domains: Memo::default(),
-            sig_domains: Memo::default(),
-            all_nodes: (0..problem.nodes.len()).collect(),
-        }
-    }
-
-    pub(crate) fn market(&self) -> &'p Market<'a> {
-        &self.problem.market
-    }
-
-    pub(crate) fn join(&mut self, scope: ScopeId, sig: SigId) -> Option<ScopeId> {
-        self.scopes.join(&self.problem.market, scope, sig)
-    }
-
-    /// Whether nodes of this kind take pods with this signature and these tolerations.
-    pub(crate) fn accepts(&mut self, sig: SigId, tolerance: u32, kind: u32) -> bool {
-        self.problem.node_accepts(&self.scopes, &mut self.node_memo, sig, tolerance, kind)
-    }
-
-    /// Nodes that the pins allow, judged by the first of them.
-    pub(crate) fn nodes_with(&mut self, pins: &Pins) -> Arc<[usize]> {
-        let Some(first) = pins.first() else { return Arc::clone(&self.all_nodes) };
-        if let Some(known) = self.nodes_in.get(first) {
-            return Arc::clone(known);
-        }
-        let of_node = &self.problem.groups.keys[first.0].of_node;
-        let is_there = |node: &usize| of_node[*node] == Some(first.1 as u32);
-        let nodes: Arc<[usize]> = (0..of_node.len()).filter(is_there).collect();
-        self.nodes_in.insert(*first, Arc::clone(&nodes));
-        nodes
-    }
-
-    /// Domains of a key that a signature allows.
-    pub(crate) fn domains_of_sig(&mut self, sig: SigId, key: usize) -> Arc<[usize]> {
-        if let Some(known) = self.sig_domains.get(&(sig, key)) {
-            return Arc::clone(known);
-        }
-        let facts = &self.problem.groups.keys[key];
-        let domains = allowed_domains(facts, self.scopes.sig(sig).requirements.get(&facts.key));
-        self.sig_domains.insert((sig, key), Arc::clone(&domains));
-        domains
-    }
-
-    /// Domains of a key in which a new node of this scope could come to be.
-    fn domains_of_scope(&mut self, scope: ScopeId, key: usize) -> Arc<[usize]> {
-        if let Some(known) = self.scope_domains.get(&(scope, key)) {
-            return Arc::clone(known);
-        }
-        let facts = &self.problem.groups.keys[key];
-        let domains = allowed_domains(facts, self.scopes.get(scope).requirements.get(&facts.key));
-        self.scope_domains.insert((scope, key), Arc::clone(&domains));
-        domains
-    }
-}
-
-fn allowed_domains(key: &crate::topology::Key, asked: Option<&Requirement>) -> Arc<[usize]> {
-    let allowed = |domain: &usize| asked.is_none_or(|asked| asked.has(&key.values[*domain]));
-    (0..key.values.len()).filter(allowed).collect()
-}
+use kerf_model::{Money, TopologyKind};
 
 #[derive(Clone)]
 pub(crate) struct Draft {
@@ -278,6 +24,8 @@ pub(crate) struct Draft {
     pub(crate) reservations: Vec<u32>,
     /// By class: pods that wait for a reservation which is spoken for in this pass.
     pub(crate) awaiting: Vec<u32>,
+    /// By pool: how many more bins it may have, where something other than its limits says so.
+    pub(crate) bins_left: Vec<u32>,
     pub(crate) steps: u64,
     pub(crate) max_steps: u64,
 }
@@ -320,6 +68,7 @@ impl Draft {
             limits: problem.market.pools.iter().map(|pool| pool.room.iter().map(|(_, room)| *room).collect()).collect(),
             reservations: problem.market.reservations.iter().map(|reservation| reservation.capacity).collect(),
             awaiting: vec![0; problem.classes.len()],
+            bins_left: vec![u32::MAX; problem.market.pools.len()],
             steps: 0,
             max_steps,
         }
@@ -360,7 +109,7 @@ impl Draft {
         }
         let kind = problem.nodes[position].kind;
         let tolerance = facts.variants[variant].tolerance;
-        if !problem.node_accepts(&desk.scopes, &mut desk.node_memo, sig, tolerance, kind) {
+        if !desk.accepts(sig, tolerance, kind) {
             return 0;
         }
         let n = n.min(self.bins[position].host_room(problem, &self.total, class, variant));
@@ -439,7 +188,7 @@ impl Draft {
         let problem = desk.problem;
         let facts = &problem.classes[class];
         let pool = desk.scopes.get(base).pool;
-        if !problem.tolerances[facts.variants[variant].tolerance as usize].pools[pool] {
+        if self.bins_left[pool] == 0 || !problem.tolerances[facts.variants[variant].tolerance as usize].pools[pool] {
             return None;
         }
         let scope = desk.join(base, sig)?;
@@ -454,6 +203,7 @@ impl Draft {
             return None;
         };
         self.account(problem, pool, None, Some(after.choices[choice].ty));
+        self.bins_left[pool] -= 1;
         self.bins[position].home = Home::New { scope, choice };
         for (load, request) in self.bins[position].amounts.iter_mut().zip(requests.iter()) {
             *load += request * i64::from(n);
@@ -615,16 +365,6 @@ impl Draft {
             self.total[group as usize] = self.total[group as usize].wrapping_add(matched);
             self.count_domains(desk.problem, group, &domains, matched, owners);
         }
-    }
-
-    /// Takes a new bin back: its pods wait again. Counts stay as they are, on the safe side.
-    pub(crate) fn withdraw(&mut self, desk: &Desk<'_, '_>, position: usize) -> Bin {
-        let bin = self.bins.remove(position);
-        if let Home::New { scope, choice } = bin.home {
-            let facts = desk.scopes.get(scope);
-            self.account(desk.problem, facts.pool, Some(facts.choices[choice].ty), None);
-        }
-        bin
     }
 
     /// Takes a bin that was filled elsewhere; its pods were promised to their wide domains before.

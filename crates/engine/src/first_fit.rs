@@ -3,8 +3,10 @@
 //! The floor under every other search, and the one that finishes what they leave: it can place anything that the
 //! rules allow, one pod at a time where it must.
 
+use crate::bin::Home;
+use crate::desk::Desk;
 use crate::domains::{self, Pins};
-use crate::draft::{Desk, Draft, Home};
+use crate::draft::Draft;
 use crate::memo::Memo;
 use crate::scope::{ScopeId, SigId};
 use kerf_model::ReservedMode;
@@ -24,9 +26,9 @@ pub(crate) fn place_all(desk: &mut Desk<'_, '_>, draft: &mut Draft, waiting: &mu
     place_reserved(desk, draft, waiting);
     loop {
         let before: u32 = waiting.iter().sum();
-        for class in 0..waiting.len() {
-            if waiting[class] > 0 && !draft.is_spent() {
-                waiting[class] -= place_class(desk, draft, class, waiting[class], Reach::Everywhere);
+        for (class, waiting) in waiting.iter_mut().enumerate() {
+            if *waiting > 0 && !draft.is_spent() {
+                *waiting -= place_class(desk, draft, class, *waiting, Reach::Everywhere);
             }
         }
         let after: u32 = waiting.iter().sum();
@@ -42,29 +44,29 @@ pub(crate) fn place_reserved(desk: &mut Desk<'_, '_>, draft: &mut Draft, waiting
     if desk.market().reservations.is_empty() {
         return;
     }
-    for class in 0..waiting.len() {
+    for (class, waiting) in waiting.iter_mut().enumerate() {
         // Wishes that a reservation cannot grant are not given up for it.
         let wish = &desk.problem.classes[class].variants[0];
         let Some(sig) = wish.sigs.first().copied() else { continue };
         let is_wide = wish.is_wide;
         let who = (class, 0);
-        if is_wide || waiting[class] == 0 || !could_use_a_reservation(desk, who, sig) {
+        if is_wide || *waiting == 0 || !could_use_a_reservation(desk, who, sig) {
             continue;
         }
-        waiting[class] -= place_variant(desk, draft, class, 0, waiting[class], Reach::NodesOnly);
+        *waiting -= place_variant(desk, draft, class, 0, *waiting, Reach::NodesOnly);
         for position in draft.n_nodes..draft.bins.len() {
-            if !draft.bins[position].held.is_empty() && waiting[class] > 0 {
-                waiting[class] -= draft.add_to_new(desk, position, who, sig, waiting[class]);
+            if !draft.bins[position].held.is_empty() && *waiting > 0 {
+                *waiting -= draft.add_to_new(desk, position, who, sig, *waiting);
             }
         }
         for pool in 0..desk.market().pools.len() {
-            while waiting[class] > 0 {
-                let Some(n) = open_reserved(desk, draft, pool, who, sig, waiting[class]) else { break };
-                waiting[class] -= n;
+            while *waiting > 0 {
+                let Some(n) = open_reserved(desk, draft, pool, who, sig, *waiting) else { break };
+                *waiting -= n;
             }
         }
         if desk.problem.snapshot.settings.reserved == Some(ReservedMode::Strict) {
-            draft.awaiting[class] += std::mem::take(&mut waiting[class]);
+            draft.awaiting[class] += std::mem::take(waiting);
         }
     }
 }

@@ -1,7 +1,9 @@
 //! kube-scheduler has the last word: what becomes of a plan when it places the pods, in its own order.
 
+use crate::bin::{Bin, Home};
 use crate::by_value::{self, Item};
-use crate::draft::{Bin, Desk, Draft, Home};
+use crate::desk::Desk;
+use crate::draft::Draft;
 use crate::scheduler_model::{self as model, Constraint, ModelClass, ModelNode, NO_ZONE, Rule};
 use kerf_model::labels::ZONE;
 use kerf_model::{Money, Robustness, Text};

@@ -3,7 +3,7 @@
 //! ```text
 //! Snapshot ─▶ market, problem, topology     the question, as dense vectors
 //!                  │
-//!        scope, draft, domains               the rules, checked at the few doors of a draft
+//!   scope, bin, draft, domains               the rules, checked at the few doors of a draft
 //!                  │
 //!   by_value, alike, first_fit               three ways to search
 //!                  │
@@ -16,9 +16,11 @@
 
 mod alike;
 pub mod audit;
+mod bin;
 mod bits;
 mod bound;
 mod by_value;
+mod desk;
 mod domains;
 mod draft;
 mod ease;
@@ -34,6 +36,7 @@ mod relax;
 pub mod scheduler_model;
 mod scope;
 mod topology;
+mod typo;
 mod write;
 
 pub use audit::audit;

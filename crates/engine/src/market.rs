@@ -119,6 +119,9 @@ pub(crate) struct Market<'a> {
     pub(crate) offer_keys: BTreeSet<Text>,
 }
 
+/// A list of types that several pools may share, by address and length, with the entries it became.
+type SharedList = (*const Arc<InstanceType>, usize, Arc<Vec<usize>>);
+
 impl<'a> Market<'a> {
     pub(crate) fn of(snapshot: &'a Snapshot) -> Self {
         let dims = Dims::of(snapshot);
@@ -144,7 +147,7 @@ impl<'a> Market<'a> {
 
     /// Registers every distinct instance type once. Pools that share a list share the entries.
     fn add_types(&mut self, pools: &[&'a Pool]) -> Vec<Arc<Vec<usize>>> {
-        let mut lists: Vec<(*const Arc<InstanceType>, usize, Arc<Vec<usize>>)> = Vec::new();
+        let mut lists: Vec<SharedList> = Vec::new();
         let mut known: BTreeMap<*const InstanceType, Vec<usize>> = BTreeMap::new();
         let mut out = Vec::new();
         for pool in pools {

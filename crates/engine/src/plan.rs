@@ -1,9 +1,11 @@
 //! Planning: ask every search, keep the cheapest sound answer, and say how good it is.
 
-use crate::draft::{Desk, Draft};
+use crate::desk::Desk;
+use crate::draft::Draft;
 use crate::problem::Problem;
 use crate::{alike, bound, by_value, first_fit, judge, refuse, write};
 use kerf_model::{Binder, Candidate, Cost, Effort, Money, Plan, Report, Robustness, Snapshot, Spent, Step, Strategy};
+use std::collections::BTreeMap;
 
 /// Plans where the pending pods go, and what to buy for those that fit nowhere.
 ///
@@ -88,10 +90,21 @@ impl Answer<'_, '_> {
 }
 
 fn first_fit_answer<'p, 'a>(mut desk: Desk<'p, 'a>, effort: &Effort) -> Answer<'p, 'a> {
-    let mut draft = Draft::new(desk.problem, effort.max);
-    let mut waiting = write::everyone(&desk);
-    first_fit::place_all(&mut desk, &mut draft, &mut waiting);
-    answer(Strategy::FirstFit, desk, draft, waiting)
+    let mut at_most: BTreeMap<usize, u32> = BTreeMap::new();
+    loop {
+        let mut draft = Draft::new(desk.problem, effort.max);
+        for (pool, n) in &at_most {
+            draft.bins_left[*pool] = *n;
+        }
+        let mut waiting = write::everyone(&desk);
+        first_fit::place_all(&mut desk, &mut draft, &mut waiting);
+        // Each round allows at least one pool at least one bin less, so that this ends.
+        let overstretched = write::overstretched(&desk, &draft);
+        if overstretched.is_empty() {
+            return answer(Strategy::FirstFit, desk, draft, waiting);
+        }
+        at_most.extend(overstretched);
+    }
 }
 
 fn answer_by<'p, 'a>(
@@ -105,7 +118,8 @@ fn answer_by<'p, 'a>(
     let place_all = if strategy == Strategy::Alike { alike::place_all } else { by_value::place_all };
     let outcome = place_all(&mut desk, &mut draft, &mut waiting);
     note_effort(&draft, spent);
-    outcome.map(|()| answer(strategy, desk, draft, waiting))
+    outcome?;
+    write::overstretched(&desk, &draft).is_empty().then(|| answer(strategy, desk, draft, waiting))
 }
 
 fn note_effort(draft: &Draft, spent: &mut Spent) {
@@ -116,10 +130,9 @@ fn note_effort(draft: &Draft, spent: &mut Spent) {
 fn answer<'p, 'a>(
     strategy: Strategy,
     desk: Desk<'p, 'a>,
-    mut draft: Draft,
+    draft: Draft,
     mut waiting: first_fit::Waiting,
 ) -> Answer<'p, 'a> {
-    write::withdraw_narrow(&desk, &mut draft, &mut waiting);
     for (waiting, awaiting) in waiting.iter_mut().zip(&draft.awaiting) {
         *waiting += awaiting;
     }

@@ -3,13 +3,15 @@
 //! Each pool is asked the same questions in the same order as in the search, for one pod alone. Where a question is
 //! answered with no, the answer is lifted and the rest asked again: only what passes then is offered as a remedy.
 
+use crate::desk::Desk;
 use crate::domains;
-use crate::draft::{Desk, Draft};
+use crate::draft::Draft;
 use crate::ease;
 use crate::first_fit::Waiting;
 use crate::market::{Dim, template};
 use crate::problem::Variant;
 use crate::scope::{Scope, SigId, Signature};
+use crate::typo::likely_meant;
 use kerf_model::{
     Mismatch, PodId, Pool, PoolName, Quantity, Readiness, Refusal, Remedy, Requirements, Text, TopologyKind, Verdict,
     Why, taint,
@@ -522,40 +524,6 @@ fn explain_mismatch(
     }
 }
 
-/// A known key that the user may have meant: one contains the other, they share the last part, or few letters differ.
-pub(crate) fn likely_meant<'k>(key: &str, known: impl Iterator<Item = &'k Text>) -> Option<Text> {
-    let last = |key: &str| key.rsplit('/').next().unwrap_or(key).to_owned();
-    let mut close: Vec<(usize, &Text)> = known
-        .filter(|candidate| &***candidate != key)
-        .filter_map(|candidate| {
-            let distance = letters_apart(key, candidate);
-            let alike = candidate.contains(key) || last(candidate) == last(key) || distance <= 3;
-            alike.then_some((distance, candidate))
-        })
-        .collect();
-    close.sort();
-    close.first().map(|(_, candidate)| (*candidate).clone())
-}
-
-/// How many letters to insert, delete, change or swap to get from one to the other.
-fn letters_apart(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
-    for i in 1..=a.len() {
-        let mut row = vec![i];
-        for j in 1..=b.len() {
-            let change = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            let mut best = change.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(rows[i - 2][j - 2] + 1);
-            }
-            row.push(best);
-        }
-        rows.push(row);
-    }
-    rows[a.len()][b.len()]
-}
-
 /// Why nothing can be bought although no label clashes with the pool's: types, offers or minValues.
 fn no_type(desk: &mut Desk<'_, '_>, pool: usize, offered: &Requirements, asked: &Requirements, ease: &Ease) -> Why {
     let mut together = offered.clone();
@@ -650,21 +618,5 @@ fn crowded(desk: &Desk<'_, '_>, class: usize) -> Why {
                 None => Why::NoOffering { n_types: 0 },
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_misspelt_key_is_recognised() {
-        let known: Vec<Text> =
-            ["node.kubernetes.io/instance-type", "topology.kubernetes.io/zone"].map(Into::into).to_vec();
-        let meant = |key: &str| likely_meant(key, known.iter()).map(|text| text.to_string());
-        assert_eq!(meant("node.kubernetes.io/instnace-type").as_deref(), Some("node.kubernetes.io/instance-type"));
-        assert_eq!(meant("zone").as_deref(), Some("topology.kubernetes.io/zone"));
-        assert_eq!(meant("example.com/zone").as_deref(), Some("topology.kubernetes.io/zone"));
-        assert_eq!(meant("team"), None);
     }
 }

@@ -25,6 +25,12 @@ pub(crate) struct OwnTerm {
     pub(crate) min_domains: Option<u32>,
 }
 
+/// Which nodes count for a spread: those that match one of the terms, and whose taints are tolerated.
+type Filter = (Option<Vec<Requirements>>, Option<Vec<Toleration>>);
+
+/// A group, whether it counts a pod, and whether the pod carries its anti-affinity.
+type Concern = (u32, bool, bool);
+
 /// What makes a group. Pods with the same identity share counts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Identity {
@@ -196,7 +202,7 @@ impl Groups {
             let of_node = problem.nodes.iter().map(domain).collect();
             self.keys.push(Key { key: key.clone(), values, of_node });
         }
-        let mut judged: BTreeMap<(Option<Vec<Requirements>>, Option<Vec<Toleration>>), Arc<[bool]>> = BTreeMap::new();
+        let mut judged: BTreeMap<Filter, Arc<[bool]>> = BTreeMap::new();
         for group in &mut self.all {
             let key = (group.identity.terms.clone(), group.identity.tolerations.clone());
             let accepts = judged
@@ -235,7 +241,7 @@ impl Groups {
         for (position, facts) in problem.nodes.iter().enumerate() {
             place_of[facts.index] = Some(position);
         }
-        let mut of_shape: Memo<*const kerf_model::BoundShape, Arc<[(u32, bool, bool)]>> = Memo::default();
+        let mut of_shape: Memo<*const kerf_model::BoundShape, Arc<[Concern]>> = Memo::default();
         for bound in &snapshot.bound {
             let Some(position) = place_of[bound.node.0 as usize] else { continue };
             let shape = Arc::as_ptr(&bound.shape);
@@ -265,7 +271,7 @@ impl Groups {
     }
 
     /// The groups that count pods of this shape, and those it owns.
-    fn concerned_by(&self, shape: &kerf_model::BoundShape) -> Vec<(u32, bool, bool)> {
+    fn concerned_by(&self, shape: &kerf_model::BoundShape) -> Vec<Concern> {
         let owned: Vec<u32> = shape
             .anti_affinity
             .iter()

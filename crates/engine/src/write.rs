@@ -1,6 +1,8 @@
 //! From a finished draft to the plan that people and machines read.
 
-use crate::draft::{Bin, Desk, Draft, Home};
+use crate::bin::{Bin, Home};
+use crate::desk::Desk;
+use crate::draft::Draft;
 use crate::first_fit::Waiting;
 use crate::memo::Memo;
 use crate::scope::{Scope, ScopeId};
@@ -32,11 +34,10 @@ pub(crate) fn plan(desk: &Desk<'_, '_>, draft: &Draft) -> Plan {
     Plan { based_on: desk.problem.snapshot.revision, steps }
 }
 
-/// Takes back bins whose pool's limits leave too few types for its minValues; their pods wait.
-pub(crate) fn withdraw_narrow(desk: &Desk<'_, '_>, draft: &mut Draft, waiting: &mut Waiting) {
-    if desk.problem.snapshot.settings.min_values == MinValuesPolicy::BestEffort {
-        return;
-    }
+/// Pools whose limits leave some of their bins too few types for minValues, with how many bins they can have at most.
+/// Empty as a rule; under BestEffort always.
+pub(crate) fn overstretched(desk: &Desk<'_, '_>, draft: &Draft) -> BTreeMap<usize, u32> {
+    let mut at_most = BTreeMap::new();
     let is_concerned = |bin: &Bin| match bin.home {
         Home::New { scope, .. } => {
             let scope = desk.scopes.get(scope);
@@ -44,29 +45,25 @@ pub(crate) fn withdraw_narrow(desk: &Desk<'_, '_>, draft: &mut Draft, waiting: &
         }
         Home::Node(_) => false,
     };
-    if !draft.new_bins().iter().any(is_concerned) {
-        return;
+    let is_strict = desk.problem.snapshot.settings.min_values == MinValuesPolicy::Strict;
+    if !is_strict || !draft.new_bins().iter().any(is_concerned) {
+        return at_most;
     }
     let mut writer = Writer::new(desk, draft);
-    let mut withdrawn = Vec::new();
-    for position in draft.n_nodes..draft.bins.len() {
-        let bin = &draft.bins[position];
+    let mut n_bins: BTreeMap<usize, u32> = BTreeMap::new();
+    for bin in draft.new_bins() {
         let Home::New { scope, choice } = bin.home else { continue };
         let facts = desk.scopes.shared(scope);
         let listed = writer.listed(bin, &facts, choice);
         let is_listed = |_: &Scope, choice: usize| listed.contains(&choice);
+        let n = n_bins.entry(facts.pool).or_default();
         if facts.missing_min_values(&desk.problem.market, is_listed).is_some() {
-            withdrawn.push(position);
-        } else {
-            writer.book(&facts, choice, &listed);
+            at_most.entry(facts.pool).or_insert(*n);
         }
+        *n += 1;
+        writer.book(&facts, choice, &listed);
     }
-    for position in withdrawn.into_iter().rev() {
-        let bin = draft.withdraw(desk, position);
-        for content in &bin.contents {
-            waiting[content.class as usize] += content.n;
-        }
-    }
+    at_most
 }
 
 /// Preferences that had to be given up, with the pods that lost them.
@@ -288,10 +285,8 @@ impl<'d, 'p, 'a> Writer<'d, 'p, 'a> {
         let mut labels = template.clone();
         for (key, requirement) in requirements.iter() {
             let is_custom = !self.desk.problem.market.is_well_known(key) && &**key != HOSTNAME;
-            if is_custom && !labels.contains_key(key) {
-                if let Some(value) = any_value(requirement) {
-                    labels.insert(key.clone(), value);
-                }
+            if let Some(value) = any_value(requirement).filter(|_| is_custom && !labels.contains_key(key)) {
+                labels.insert(key.clone(), value);
             }
         }
         labels

@@ -3,7 +3,7 @@
 use super::scenario::Scenario;
 use crate::toolbox;
 use anyhow::{Context as _, Result, bail};
-use kerf_model::{DemandIdx, Effort, Plan, Report, Snapshot, Step};
+use kerf_model::{Effort, Plan, PodId, Report, Requirement, Snapshot, Step, Text, labels};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -32,7 +32,8 @@ pub(crate) struct PeerClaim {
     #[serde(rename = "cheapestType")]
     pub(crate) cheapest_type: String,
     pub(crate) price: f64,
-    pub(crate) zone_requirement: Option<PeerRequirement>,
+    #[serde(default)]
+    pub(crate) requirements: BTreeMap<String, PeerRequirement>,
     #[serde(default)]
     pub(crate) pods: Vec<String>,
 }
@@ -46,9 +47,24 @@ pub(crate) struct PeerRequirement {
 
 impl PeerAnswer {
     /// Pods of the default namespace go without it, as the peer's harness names them.
-    pub(crate) fn placed(&self) -> BTreeSet<&str> {
+    pub(crate) fn placed(&self) -> BTreeSet<String> {
         let on_claims = self.claims.iter().flat_map(|claim| &claim.pods);
-        on_claims.chain(self.existing.values().flatten()).map(String::as_str).collect()
+        on_claims.chain(self.existing.values().flatten()).cloned().collect()
+    }
+}
+
+impl PeerAnswer {
+    /// The same for the peer's answer.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let existing = self.existing.iter().map(|(node, pods)| format!("{node}: {}", pods.join(" ")));
+        let claims = self.claims.iter().map(|claim| {
+            let zone = claim.requirements.get(labels::ZONE);
+            let zone = zone.map(|zone| format!("{} {:?}", zone.operator, zone.values)).unwrap_or_default();
+            let (kind, pool, price, pods) = (&claim.cheapest_type, &claim.pool, claim.price, claim.pods.join(" "));
+            format!("new {kind} of {pool}, zone {zone}, ${price:.4}/h: {pods}")
+        });
+        let errors = self.errors.iter().map(|(pod, error)| format!("✗ {pod}: {error}"));
+        existing.chain(claims).chain(errors).collect()
     }
 }
 
@@ -116,18 +132,70 @@ impl OurAnswer {
         pods.map(peers_name).collect()
     }
 
-    /// The waiting pods by what they need; pods that need the same are as good as each other.
-    pub(crate) fn classes(&self) -> BTreeMap<DemandIdx, Vec<String>> {
-        let mut classes: BTreeMap<DemandIdx, Vec<String>> = BTreeMap::new();
-        for pod in &self.snapshot.pods {
-            classes.entry(pod.demand).or_default().push(peers_name(&pod.id));
+    /// Our plan in the words of the peer's answer: each claim as its first choice.
+    pub(crate) fn as_peers(&self) -> PeerAnswer {
+        let names = |pods: &[PodId]| pods.iter().map(peers_name).collect::<Vec<_>>();
+        let mut answer = PeerAnswer {
+            name: String::new(),
+            failure: String::new(),
+            pods: self.snapshot.pods.len(),
+            dollars_per_hour: self.report.cost.added.dollars(),
+            errors: BTreeMap::new(),
+            claims: Vec::new(),
+            existing: BTreeMap::new(),
+        };
+        for step in &self.plan.steps {
+            match step {
+                Step::Place(placement) => {
+                    answer.existing.insert(placement.node.to_string(), names(&placement.pods));
+                }
+                Step::Launch(launch) => answer.claims.extend(launch.any_of.first().map(|first| {
+                    let is =
+                        |value: &str| PeerRequirement { operator: "In".to_owned(), values: vec![value.to_owned()] };
+                    let pinned = |(key, requirement): (&Text, &Requirement)| {
+                        let values = requirement.values.iter().map(ToString::to_string).collect();
+                        (
+                            key.to_string(),
+                            PeerRequirement { operator: requirement.operator().as_str().to_owned(), values },
+                        )
+                    };
+                    let mut requirements: BTreeMap<String, PeerRequirement> =
+                        launch.requirements.iter().map(pinned).collect();
+                    requirements.extend(launch.labels.iter().map(|(key, value)| (key.to_string(), is(value))));
+                    requirements.extend(first.zone.as_ref().map(|zone| (labels::ZONE.to_owned(), is(zone))));
+                    PeerClaim {
+                        pool: launch.pool.to_string(),
+                        cheapest_type: first.instance_type.to_string(),
+                        price: first.price.dollars(),
+                        requirements,
+                        pods: names(&launch.for_pods),
+                    }
+                })),
+            }
         }
-        classes
+        answer
+    }
+
+    /// Where pods of the plan would stand, for people.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let names = |pods: &[PodId]| pods.iter().map(peers_name).collect::<Vec<_>>().join(" ");
+        let placed = self.plan.steps.iter().map(|step| match step {
+            Step::Place(placement) => format!("{}: {}", placement.node, names(&placement.pods)),
+            Step::Launch(launch) => {
+                let first = launch.any_of.first();
+                let kind = first.map_or("", |option| option.instance_type.as_str());
+                let zone = launch.requirements.get(labels::ZONE).map(ToString::to_string).unwrap_or_default();
+                format!("new {kind} of {}, zone {zone}, {}: {}", launch.pool, launch.price(), names(&launch.for_pods))
+            }
+        });
+        let refused = self.report.refused.iter().map(|(pod, refusal)| format!("✗ {}: {refusal}", peers_name(pod)));
+        let ill = self.snapshot.ill.iter().map(|(pod, why)| format!("✗ {}: {why}", peers_name(pod)));
+        placed.chain(refused).chain(ill).collect()
     }
 }
 
 /// The name that the peer's harness has for a pod.
-pub(crate) fn peers_name(id: &kerf_model::PodId) -> String {
+pub(crate) fn peers_name(id: &PodId) -> String {
     match &*id.namespace {
         "default" => id.name.to_string(),
         namespace => format!("{namespace}/{}", id.name),

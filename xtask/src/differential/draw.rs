@@ -1,5 +1,6 @@
 //! Clusters drawn from a seed: small enough to read, with every kind of constraint among them.
 
+use super::objects::{self, containers};
 use super::scenario::Scenario;
 use crate::bench::dice::Dice;
 use kerf_model::labels;
@@ -248,39 +249,7 @@ fn node(dice: &mut Dice, name: &str, kind: &Type, zone: &str, capacity: &str, po
         }
     }
     let taints = pool.map(Pool::taints).unwrap_or_default();
-    let amounts = |cpu: String, memory: String| json!({"cpu": cpu, "memory": memory, "pods": kind.pods.to_string()});
-    let capacity_of = amounts(kind.cpus.to_string(), format!("{}Gi", kind.gibibytes));
-    let allocatable = amounts(format!("{}m", kind.cpus * 1000 - 100), format!("{}Mi", kind.gibibytes * 1024 - 10));
-    let provider_id = format!("kerf:///{name}");
-    let mut objects = vec![json!({
-        "apiVersion": "v1", "kind": "Node",
-        "metadata": {"name": name, "labels": all},
-        "spec": {"providerID": provider_id, "taints": taints},
-        "status": {
-            "capacity": capacity_of, "allocatable": allocatable,
-            "conditions": [{"type": "Ready", "status": "True"}],
-        },
-    })];
-    if pool.is_some() {
-        let condition = |kind: &str| {
-            json!({
-                "type": kind, "status": "True", "reason": kind, "message": "", "lastTransitionTime": "2025-01-01T00:00:00Z",
-            })
-        };
-        objects.push(json!({
-            "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
-            "metadata": {"name": name, "labels": all},
-            "spec": {
-                "requirements": [], "taints": taints,
-                "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"},
-            },
-            "status": {
-                "nodeName": name, "providerID": provider_id, "capacity": capacity_of, "allocatable": allocatable,
-                "conditions": [condition("Launched"), condition("Registered"), condition("Initialized")],
-            },
-        }));
-    }
-    objects
+    objects::machine(name, &all, &taints, &kind.object(), pool.is_some())
 }
 
 fn running(dice: &mut Dice, node: &str, kind: &Type, daemons: &[Value]) -> Vec<Value> {
@@ -506,17 +475,6 @@ fn expression(dice: &mut Dice) -> Value {
 
 fn pod_term(key: &str, app: &str) -> Value {
     json!({"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}})
-}
-
-fn containers(cpu_millis: usize, memory_mebibytes: usize, port: Option<u16>) -> Value {
-    let mut container = json!({
-        "name": "main", "image": "none",
-        "resources": {"requests": {"cpu": format!("{cpu_millis}m"), "memory": format!("{memory_mebibytes}Mi")}},
-    });
-    if let Some(port) = port {
-        container["ports"] = json!([{"containerPort": port, "hostPort": port, "protocol": "TCP"}]);
-    }
-    json!([container])
 }
 
 /// At least one of them, in order.

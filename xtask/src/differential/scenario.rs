@@ -58,7 +58,8 @@ impl Scenario {
             mirror.observe_value(&self.name, object.clone());
         }
         let snapshot = mirror.snapshot(UnixMillis(0), &shop);
-        if let Some(note) = snapshot.notes.first() {
+        // A pod that contradicts itself is among the drawn ones on purpose.
+        if let Some(note) = snapshot.notes.iter().find(|note| !note.message.contains("at once")) {
             bail!("{}: {} {}: {}", self.name, note.object, note.field, note.message);
         }
         Ok(snapshot)
