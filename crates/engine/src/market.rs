@@ -311,7 +311,8 @@ impl<'a> Market<'a> {
     }
 
     pub(crate) fn is_well_known(&self, key: &str) -> bool {
-        self.snapshot.settings.well_known.contains(key)
+        let settings = &self.snapshot.settings;
+        settings.well_known.contains(key) || *settings.reservation_label == *key
     }
 }
 

@@ -418,6 +418,8 @@ fn lift(desk: &mut Desk<'_, '_>, draft: &Draft, class: usize, pool: &Pool, why: 
             Remedy::Tolerate { pool: name, taint: taint.clone() },
             Ease { taint: lone_taint(desk, class, pool), ..ease },
         ),
+        // A misspelt label should be mended, not declared.
+        Why::LabelUnknown { typo_of: Some(_), .. } => return None,
         Why::LabelUnknown { key, .. } => {
             (Remedy::DeclareLabel { pool: name, key: key.clone() }, Ease { key: Some(key.clone()), ..ease })
         }
