@@ -34,6 +34,10 @@ pub(crate) fn run(arguments: &PlanArguments, out: &mut impl Write) -> anyhow::Re
     }
     let effort = arguments.effort.map_or_else(Effort::default, |max| Effort { max });
     let (plan, report) = kerf_engine::plan_capacity(&snapshot, &effort);
+    if let Err(breaches) = kerf_engine::audit(&snapshot, &plan) {
+        let told: Vec<String> = breaches.iter().take(3).map(ToString::to_string).collect();
+        bail!("this plan would break a rule and is not shown (please report it with the input): {}", told.join("; "));
+    }
 
     let document = output::Document::new(&snapshot, &plan, &report, &catalogue.origins());
     match arguments.output {

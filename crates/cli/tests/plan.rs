@@ -1,6 +1,7 @@
 //! The binary as users meet it: what it prints, and what its exit status says.
 #![expect(clippy::unwrap_used, reason = "a test that cannot run its binary should fail at once")]
 
+use serde_json::Value;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -44,8 +45,51 @@ fn example(name: &str, expected_status: i32) -> String {
     stdout(&output).lines().filter(is_stable).map(|line| format!("{line}\n")).collect()
 }
 
+/// The same example for programs.
+fn document(name: &str) -> Value {
+    let output = kerf(&["plan", "-f", &format!("examples/{name}"), "-o", "json", "--now", "2026-11-15T09:10:00Z"]);
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Each launch as pool, first choice, zone, capacity type and number of pods, in order.
+fn launches(document: &Value) -> Vec<(&str, &str, &str, &str, usize)> {
+    let launches = document["launches"].as_array().unwrap().iter();
+    let mut out: Vec<_> = launches
+        .map(|launch| {
+            let first = |field: &str| launch["instanceTypes"][0][field].as_str().unwrap();
+            let n_pods = launch["pods"].as_array().unwrap().len();
+            (launch["nodePool"].as_str().unwrap(), first("name"), first("zone"), first("capacityType"), n_pods)
+        })
+        .collect();
+    out.sort_unstable();
+    out
+}
+
+/// How many pods a refusal concerns, its causes by pool, and what would help.
+type Refusal<'a> = (usize, Vec<(&'a str, &'a str)>, &'a str);
+
+fn refusals(document: &Value) -> Vec<Refusal<'_>> {
+    let entries = document["pending"].as_array().unwrap().iter();
+    entries
+        .map(|entry| {
+            let verdicts = entry["verdicts"].as_array().unwrap().iter();
+            let causes = verdicts
+                .map(|verdict| (verdict["nodePool"].as_str().unwrap_or("-"), verdict["cause"].as_str().unwrap()));
+            (entry["pods"].as_array().unwrap().len(), causes.collect(), entry["wouldHelp"].as_str().unwrap_or("-"))
+        })
+        .collect()
+}
+
 #[test]
 fn inflate_60_is_spread_over_the_cheapest_nodes() {
+    // By hand: c6a is the cheapest per CPU ($0.03825), its sizes hold one CPU less than they have, and 60 pods need at
+    // least 61 CPUs: 64 in whatever sizes.
+    let plan = document("inflate-60");
+    assert_eq!((&plan["summary"]["podsOnNewNodes"], &plan["pending"]), (&60.into(), &Value::Array(vec![])));
+    assert_eq!(plan["cost"]["dollarsPerHourAdded"], 64.0 * 0.03825);
+    assert!(launches(&plan).iter().all(|(pool, name, _, rate, _)| {
+        (*pool, name.starts_with("c6a."), *rate) == ("default", true, "on-demand")
+    }));
     insta::assert_snapshot!(example("inflate-60", 0));
 }
 
@@ -53,6 +97,10 @@ fn inflate_60_is_spread_over_the_cheapest_nodes() {
 fn one_pod_per_node_gets_exactly_six_nodes() {
     let text = example("one-pod-per-node", 0);
     assert!(text.contains("6 pods on 6 new nodes"), "{text}");
+    // The cheapest machine with more than a CPU for pods, six times.
+    let plan = document("one-pod-per-node");
+    assert_eq!(launches(&plan), [("default", "c6a.large", "us-east-1a", "on-demand", 1); 6]);
+    assert_eq!(plan["cost"]["dollarsPerHourAdded"], 0.459);
     insta::assert_snapshot!(text);
 }
 
@@ -60,11 +108,22 @@ fn one_pod_per_node_gets_exactly_six_nodes() {
 fn gpus_go_to_those_who_tolerate_their_taint() {
     let text = example("gpu", 2);
     assert!(text.contains("did not tolerate taint (taint=nvidia.com/gpu=true:NoSchedule)"), "{text}");
+    // One GPU each, and the eight others share the cheapest machine with four CPUs for them.
+    let plan = document("gpu");
+    let gpu = ("gpu", "g4dn.xlarge", "us-east-1a", "on-demand", 1);
+    assert_eq!(launches(&plan), [("general", "c5.2xlarge", "us-east-1a", "on-demand", 8), gpu, gpu, gpu]);
+    let causes = vec![("general", "TooLarge"), ("gpu", "TaintNotTolerated")];
+    assert_eq!(refusals(&plan), [(1, causes, "tolerate nvidia.com/gpu=true:NoSchedule to use nodepool gpu")]);
     insta::assert_snapshot!(text);
 }
 
 #[test]
 fn what_spot_cannot_give_on_demand_gives() {
+    // The spot pool weighs more and may have sixteen CPUs, which hold fifteen pods. The other nine are bought on demand.
+    let plan = document("spot-fallback");
+    let pods = |of: &str| launches(&plan).iter().filter(|launch| (launch.0, launch.3) == (of, of)).map(|l| l.4).sum();
+    assert_eq!((pods("spot"), pods("on-demand")), (15usize, 9usize));
+    assert_eq!(plan["pending"], Value::Array(vec![]));
     insta::assert_snapshot!(example("spot-fallback", 0));
 }
 
@@ -72,6 +131,11 @@ fn what_spot_cannot_give_on_demand_gives() {
 fn a_pool_at_its_limit_names_the_limit() {
     let text = example("pool-at-limit", 2);
     assert!(text.contains("nodepool default: limits: cpu"), "{text}");
+    // Four CPUs are left: one machine with three pods. Two more would serve the next pod.
+    let plan = document("pool-at-limit");
+    assert_eq!(launches(&plan), [("default", "c6i.xlarge", "us-east-1a", "on-demand", 3)]);
+    let causes = vec![("default", "LimitReached")];
+    assert_eq!(refusals(&plan), [(7, causes, "raise limit cpu of nodepool default to 18")]);
     insta::assert_snapshot!(text);
 }
 
@@ -79,6 +143,13 @@ fn a_pool_at_its_limit_names_the_limit() {
 fn volumes_decide_about_zones() {
     let text = example("zonal-volume", 2);
     assert!(text.contains("PersistentVolumeClaim default/data-orphan does not exist"), "{text}");
+    // The class of db's volumes allows zone b only; the archive lies in zone c.
+    let plan = document("zonal-volume");
+    let zones: Vec<(&str, usize)> = launches(&plan).iter().map(|(_, _, zone, _, n_pods)| (*zone, *n_pods)).collect();
+    assert_eq!(zones.iter().filter(|(zone, _)| *zone == "us-east-1b").map(|(_, n_pods)| n_pods).sum::<usize>(), 2);
+    assert_eq!(zones.iter().filter(|(zone, _)| *zone == "us-east-1c").map(|(_, n_pods)| n_pods).sum::<usize>(), 1);
+    assert_eq!(plan["cost"]["dollarsPerHourAdded"], 0.277, "2 × $0.096 for the database, $0.085 for the archiver");
+    assert_eq!(refusals(&plan), [(1, vec![("-", "Ill")], "-")]);
     insta::assert_snapshot!(text);
 }
 
@@ -97,11 +168,11 @@ fn the_same_input_gives_the_same_bytes_in_every_format() {
         assert_eq!(run(), run(), "{format}");
     }
     let json = stdout(&kerf(&["plan", "-f", "examples/inflate-60", "-o", "json"]));
-    let document: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let document: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(document["format"], "kerf-plan/v1");
     assert_eq!(document["summary"]["podsOnNewNodes"], 60);
     let yaml = stdout(&kerf(&["plan", "-f", "examples/inflate-60", "-o", "yaml"]));
-    let same: serde_json::Value = serde_norway::from_str(&yaml).unwrap();
+    let same: Value = serde_norway::from_str(&yaml).unwrap();
     assert_eq!(same["summary"], document["summary"]);
 }
 

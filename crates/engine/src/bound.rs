@@ -76,7 +76,7 @@ pub(crate) fn of(desk: &mut Desk<'_, '_>, draft: &Draft) -> Bound {
     let flavours: Vec<Flavour> = by_key.into_values().collect();
     let mut dollars = 0.0;
     for component in components(&flavours) {
-        dollars += bound_of(desk, &component, &slots);
+        dollars += bound_of(desk, &component, &slots).max(dearest_alone(desk, &component));
     }
     // A hair below, so that rounding never turns a bound into a lie.
     let micros = (dollars * 1e6 * (1.0 - 1e-9)).floor().max(0.0);
@@ -180,6 +180,22 @@ fn components(flavours: &[Flavour]) -> Vec<Vec<&Flavour>> {
         out.entry(root(&mut label, index)).or_default().push(flavour);
     }
     out.into_values().collect()
+}
+
+/// What the most demanding pod costs by itself: no machine is bought in fractions, and one of them must hold it.
+fn dearest_alone(desk: &Desk<'_, '_>, flavours: &[&Flavour]) -> f64 {
+    let cheapest = |flavour: &Flavour, class: u32| {
+        let requests = &desk.problem.classes[class as usize].requests;
+        let holds = |(pool, ty): &(usize, u32)| {
+            let load = desk.market().pools[*pool].daemon_load.get(&(*ty as usize));
+            let allocatable = &desk.market().types[*ty as usize].allocatable;
+            (0..requests.len()).all(|dim| requests[dim] + load.map_or(0, |load| load[dim]) <= allocatable[dim])
+        };
+        flavour.columns.iter().filter(|(column, _)| holds(column)).map(|(_, price)| *price).min()
+    };
+    let all =
+        flavours.iter().flat_map(|flavour| flavour.classes.iter().filter_map(|(class, _)| cheapest(flavour, *class)));
+    all.max().map_or(0.0, Money::dollars)
 }
 
 /// Machines that the same flavours may use, and the prices they share.

@@ -347,7 +347,9 @@ impl Packer<'_, '_, '_, '_> {
 
     fn best_bin(&mut self, seed: usize, own: &[usize], others: &[usize], which: Seeds) -> Option<Trial> {
         let is_forced = which == Seeds::Forced || self.is_forced(seed, own, others);
-        let shortlist = self.shortlist(seed, is_forced);
+        let everyone = own.iter().chain(others);
+        let left: f64 = everyone.map(|index| self.value[*index] * f64::from(self.items[*index].n)).sum();
+        let shortlist = self.shortlist(seed, is_forced, left);
         let mut best: Option<(f64, Trial)> = None;
         for prospect in shortlist {
             let Some(trial) = self.fill(prospect, seed, own, others) else { continue };
@@ -389,23 +391,29 @@ impl Packer<'_, '_, '_, '_> {
         n_alone * largest > worth
     }
 
-    fn shortlist(&self, seed: usize, is_forced: bool) -> Vec<Prospect> {
+    /// The machines to try: those that would give most for their price with what is left to fill them, or the cheapest
+    /// where the bin must exist anyway.
+    fn shortlist(&self, seed: usize, is_forced: bool, left: f64) -> Vec<Prospect> {
         let requests = &self.desk.problem.classes[self.items[seed].class as usize].requests;
-        let holds = |prospect: &&Prospect| self.desk.scopes.get(prospect.scope).holds(prospect.choice, requests);
-        let affords = |prospect: &&Prospect| {
+        let price = |prospect: &Prospect| self.desk.scopes.get(prospect.scope).choices[prospect.choice].price;
+        let is_able = |prospect: &&Prospect| {
             let scope = self.desk.scopes.get(prospect.scope);
-            self.draft.affords(self.desk.problem, scope.pool, None, scope.choices[prospect.choice].ty)
+            scope.holds(prospect.choice, requests)
+                && self.draft.affords(self.desk.problem, scope.pool, None, scope.choices[prospect.choice].ty)
         };
-        let able = self.prospects.iter().filter(holds).filter(affords);
-        if !is_forced {
-            return able.take(SHORTLIST).copied().collect();
-        }
-        let mut cheapest: Vec<Prospect> = able.copied().collect();
-        cheapest.sort_by_key(|prospect| {
-            (self.desk.scopes.get(prospect.scope).choices[prospect.choice].price, prospect.scope, prospect.choice)
-        });
-        cheapest.truncate(SHORTLIST);
-        cheapest
+        let mut able: Vec<(f64, Prospect)> = self
+            .prospects
+            .iter()
+            .filter(is_able)
+            .map(|prospect| {
+                let dollars = price(prospect).dollars().max(1e-9);
+                let score = if is_forced { -dollars } else { prospect.efficiency.min(left / dollars) };
+                (score, *prospect)
+            })
+            .collect();
+        able.sort_by(|(a, p), (b, q)| b.total_cmp(a).then_with(|| (p.scope, p.choice).cmp(&(q.scope, q.choice))));
+        able.truncate(SHORTLIST);
+        able.into_iter().map(|(_, prospect)| prospect).collect()
     }
 
     /// Fills one machine: the seed first, then its flavour, then others, most valuable first.

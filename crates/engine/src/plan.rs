@@ -5,7 +5,12 @@ use crate::draft::Draft;
 use crate::problem::Problem;
 use crate::{alike, bound, by_value, first_fit, judge, refuse, write};
 use kerf_model::{Binder, Candidate, Cost, Effort, Money, Plan, Report, Robustness, Snapshot, Spent, Step, Strategy};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
+
+/// How much more fewer nodes may cost. Agents, addresses and image pulls are paid per node, but whoever pays the bill
+/// should hardly notice.
+const PREMIUM_PERCENT: i64 = 10;
 
 /// Plans where the pending pods go, and what to buy for those that fit nowhere.
 ///
@@ -24,16 +29,18 @@ pub fn plan_capacity(snapshot: &Snapshot, effort: &Effort) -> (Plan, Report) {
             answer.robustness = judge::robustness(&mut answer.desk, &answer.draft, answer.cost);
         }
     }
-    // No answer dearer than first fit is taken, however few its nodes; what is left is ranked with the nodes' overhead.
-    let floor = answers
-        .iter()
-        .find(|answer| answer.strategy == Strategy::FirstFit)
-        .map(|answer| (answer.draft.n_placed(), answer.after()));
+    // No answer dearer than first fit is taken, nor one much dearer than the cheapest, however few its nodes; what is left
+    // is ranked with the nodes' overhead.
+    let most_placed = answers.iter().map(|answer| answer.draft.n_placed()).max().unwrap_or(0);
+    let comparable = || answers.iter().filter(|answer| answer.draft.n_placed() == most_placed);
+    let cheapest = comparable().map(Answer::after).min().unwrap_or_default();
+    let floor = comparable().find(|answer| answer.strategy == Strategy::FirstFit).map(Answer::after);
+    let ceiling = Money::from_micros(cheapest.micros + cheapest.micros / 100 * PREMIUM_PERCENT);
+    let ceiling = floor.map_or(ceiling, |floor| floor.min(ceiling));
     answers.sort_by_key(|answer| {
-        let n_placed = answer.draft.n_placed();
-        let is_dear = floor.is_some_and(|(placed, cost)| n_placed == placed && answer.after() > cost);
         let overhead = snapshot.settings.node_overhead * answer.draft.new_bins().len() as i64;
-        (std::cmp::Reverse(n_placed), is_dear, answer.after() + overhead, answer.strategy)
+        let is_dear = answer.after() > ceiling;
+        (Reverse(answer.draft.n_placed()), is_dear, answer.after() + overhead, answer.strategy)
     });
     finish(effort, answers, spent)
 }

@@ -1,6 +1,7 @@
 //! Which known label a misspelt one was meant to be.
 
 use kerf_model::Text;
+use kerf_model::typo::letters_apart;
 
 /// A known key that the user may have meant: one contains the other, they share the last part, or few letters differ.
 pub(crate) fn likely_meant<'k>(key: &str, known: impl Iterator<Item = &'k Text>) -> Option<Text> {
@@ -15,25 +16,6 @@ pub(crate) fn likely_meant<'k>(key: &str, known: impl Iterator<Item = &'k Text>)
         .collect();
     close.sort();
     close.first().map(|(_, candidate)| (*candidate).clone())
-}
-
-/// How many letters to insert, delete, change or swap to get from one to the other.
-fn letters_apart(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
-    for i in 1..=a.len() {
-        let mut row = vec![i];
-        for j in 1..=b.len() {
-            let change = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            let mut best = change.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(rows[i - 2][j - 2] + 1);
-            }
-            row.push(best);
-        }
-        rows.push(row);
-    }
-    rows[a.len()][b.len()]
 }
 
 #[cfg(test)]

@@ -6,10 +6,10 @@ use crate::draft::Draft;
 use crate::first_fit::Waiting;
 use crate::memo::Memo;
 use crate::scope::{Scope, ScopeId};
-use kerf_model::labels::{CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE};
+use kerf_model::labels::{CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODEPOOL};
 use kerf_model::{
-    ClaimName, Labels, Launch, LaunchOption, MinValuesPolicy, NodeStage, Placement, Plan, PodId, Quantity, Reason,
-    Relaxed, Requirement, Requirements, Resources, Revision, Step, Text,
+    ClaimName, Labels, Launch, LaunchOption, MinValuesPolicy, NodeStage, Placement, Plan, PodId, Pool, Quantity,
+    Reason, Relaxed, Requirement, Requirements, Resources, Revision, Step, Text,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -259,7 +259,7 @@ impl<'d, 'p, 'a> Writer<'d, 'p, 'a> {
         let least = |dim: usize| types.iter().map(|ty| loads.get(ty).map_or(0, |load| load[dim])).min().unwrap_or(0);
         let text = Arc::new(OfferText {
             options: options.into(),
-            labels: self.labels(&market.pools[scope.pool].pool.labels, &requirements),
+            labels: self.labels(market.pools[scope.pool].pool, &requirements),
             requirements: Arc::new(requirements),
             daemons: (0..market.dims.n()).map(least).collect(),
             reservations,
@@ -280,9 +280,11 @@ impl<'d, 'p, 'a> Writer<'d, 'p, 'a> {
         resources
     }
 
-    /// Template labels, and one value for every custom label that the claim's requirements speak of.
-    fn labels(&self, template: &Labels, requirements: &Requirements) -> Labels {
-        let mut labels = template.clone();
+    /// Template labels, those of pool and class, and one value for every custom label that the requirements speak of.
+    fn labels(&self, pool: &Pool, requirements: &Requirements) -> Labels {
+        let mut labels = pool.labels.clone();
+        labels.insert(NODEPOOL.into(), pool.name.0.clone());
+        labels.insert(pool.node_class.label_key().into(), pool.node_class.name.clone());
         for (key, requirement) in requirements.iter() {
             let is_custom = !self.desk.problem.market.is_well_known(key) && &**key != HOSTNAME;
             if let Some(value) = any_value(requirement).filter(|_| is_custom && !labels.contains_key(key)) {

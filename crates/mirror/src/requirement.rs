@@ -235,6 +235,27 @@ mod tests {
     }
 
     #[test]
+    fn a_misspelt_key_is_noted_where_nothing_else_would_tell() {
+        let notes = |author: Author, key: &str, operator: &str, values: &[&str]| {
+            let mut reader = Reader::new(&"f".into(), "o");
+            let values: Vec<String> = values.iter().map(|value| (*value).to_owned()).collect();
+            let written = Written { key, operator, values: &values, min_values: None };
+            let mut requirements = Requirements::new();
+            assert_eq!(add(&mut reader, "r", &mut requirements, written, author, &LabelRules::aws()), None);
+            assert!(reader.fault.is_none() && requirements.get(key).is_some(), "it is used all the same");
+            reader.notes.iter().map(|note| format!("{}: {}", note.field, note.message)).collect::<String>()
+        };
+        let typo = "node.kubernetes.io/instnace-type";
+        let told = "r.key: \"node.kubernetes.io/instnace-type\" is not a label that is known here (typo of \"node.kubernetes.io/instance-type\"?)";
+        assert_eq!(notes(Author::Pool, typo, "In", &["m5.large"]), told);
+        assert_eq!(notes(Author::Pool, typo, "NotIn", &["m5.large"]), told);
+        assert_eq!(notes(Author::Pod, typo, "NotIn", &["m5.large"]), told);
+        // The engine refuses such a pod, with the same hint.
+        assert_eq!(notes(Author::Pod, typo, "In", &["m5.large"]), "");
+        assert_eq!(notes(Author::Pool, "example.com/instance-type", "Exists", &[]), "");
+    }
+
+    #[test]
     fn a_requirement_that_contradicts_itself_is_told() {
         for (first, second) in [
             (("z", "In", &["a"][..]), ("z", "In", &["b"][..])),

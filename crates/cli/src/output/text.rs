@@ -228,6 +228,9 @@ fn cost(out: &mut impl Write, document: &Document) -> io::Result<()> {
             robustness.orders, robustness.worst_dollars_per_hour
         )?;
     }
+    if let Some(line) = fewer_nodes(document) {
+        writeln!(out, "  {line}")?;
+    }
     if document.search.is_cut_off {
         writeln!(
             out,
@@ -236,6 +239,24 @@ fn cost(out: &mut impl Write, document: &Document) -> io::Result<()> {
         )?;
     }
     Ok(())
+}
+
+/// Says so when a cheaper plan was passed over because it needs more nodes.
+fn fewer_nodes(document: &Document) -> Option<String> {
+    let after = |candidate: &super::CandidateEntry| {
+        candidate.dollars_per_hour_after_scheduler.unwrap_or(candidate.dollars_per_hour)
+    };
+    let (chosen, others) = document.search.candidates.split_first()?;
+    let passed_over = others
+        .iter()
+        .filter(|other| other.pods_placed == chosen.pods_placed && after(other) < after(chosen))
+        .min_by(|a, b| after(a).total_cmp(&after(b)))?;
+    Some(format!(
+        "fewer nodes were preferred: {} by {} would have cost ${:.4}/h",
+        count(passed_over.nodes, "node"),
+        passed_over.strategy,
+        after(passed_over)
+    ))
 }
 
 fn relaxed(out: &mut impl Write, document: &Document) -> io::Result<()> {

@@ -118,17 +118,17 @@ fn amounts(words: &[&str]) -> Resources {
 }
 
 fn parse(text: &str) -> Quantity {
-    Quantity::parse(text).unwrap()
+    Quantity::parse(text).expect("a sound scene")
 }
 
 fn dollars(text: &str) -> Money {
-    Money::from_dollars(text.trim_start_matches('$').parse().unwrap())
+    Money::from_dollars(text.trim_start_matches('$').parse().expect("a sound scene"))
 }
 
 fn instance_type(words: &[&str]) -> InstanceType {
     let name = words[1];
     let zones: Vec<&str> = after(words, "zones").first().map_or(vec!["a"], |zones| zones.split(',').collect());
-    let on_demand = words.iter().find(|word| word.starts_with('$')).map(|price| dollars(price)).unwrap();
+    let on_demand = words.iter().find(|word| word.starts_with('$')).map(|price| dollars(price)).expect("a sound scene");
     let mut offerings: Vec<Offering> =
         zones.iter().map(|zone| Offering::new(zone, CapacityType::OnDemand, on_demand)).collect();
     for price in after(words, "spot") {
@@ -161,8 +161,8 @@ fn pool(words: &[&str], types: &Arc<[Arc<InstanceType>]>) -> Pool {
     let mut requirements = Requirements::new();
     for (at, _) in words.iter().enumerate().filter(|(_, word)| **word == "need") {
         let values: Vec<Text> = words[at + 3].split(',').map(Into::into).collect();
-        let operator = Operator::parse(words[at + 2]).unwrap();
-        requirements.add(words[at + 1], Requirement::new(operator, &values).unwrap());
+        let operator = Operator::parse(words[at + 2]).expect("a sound scene");
+        requirements.add(words[at + 1], Requirement::new(operator, &values).expect("a sound scene"));
     }
     for (at, _) in words.iter().enumerate().filter(|(_, word)| **word == "min") {
         let min_values = words[at + 2].parse().ok();
@@ -170,7 +170,7 @@ fn pool(words: &[&str], types: &Arc<[Arc<InstanceType>]>) -> Pool {
     }
     Pool {
         name: words[1].into(),
-        weight: after(words, "weight").first().map_or(0, |weight| weight.parse().unwrap()),
+        weight: after(words, "weight").first().map_or(0, |weight| weight.parse().expect("a sound scene")),
         labels: pairs(&after(words, "label")),
         requirements,
         taints: after(words, "taint").into_iter().map(taint).collect(),
@@ -189,9 +189,9 @@ fn pool(words: &[&str], types: &Arc<[Arc<InstanceType>]>) -> Pool {
 }
 
 fn taint(text: &str) -> Taint {
-    let (rest, effect) = text.split_once(':').unwrap();
+    let (rest, effect) = text.split_once(':').expect("a sound scene");
     let (key, value) = rest.split_once('=').unwrap_or((rest, ""));
-    Taint { key: key.into(), value: value.into(), effect: Effect::parse(effect).unwrap() }
+    Taint { key: key.into(), value: value.into(), effect: Effect::parse(effect).expect("a sound scene") }
 }
 
 fn pairs(texts: &[&str]) -> Labels {
@@ -210,7 +210,7 @@ fn node(words: &[&str], out: &mut Snapshot) {
     for (at, _) in words.iter().enumerate().filter(|(_, word)| **word == "runs") {
         let shape =
             BoundShape { namespace: NamespaceName::default(), labels: pairs(&[words[at + 1]]), anti_affinity: vec![] };
-        let n_pods = words[at + 2].parse().unwrap();
+        let n_pods = words[at + 2].parse().expect("a sound scene");
         out.bound.push(BoundGroup { node: index, shape: Arc::new(shape), n_pods });
     }
     out.nodes.push(Node {
@@ -233,7 +233,7 @@ fn node(words: &[&str], out: &mut Snapshot) {
 }
 
 fn pods(words: &[&str], out: &mut Snapshot) {
-    let n: usize = after(words, "x").first().map_or(1, |n| n.parse().unwrap());
+    let n: usize = after(words, "x").first().map_or(1, |n| n.parse().expect("a sound scene"));
     let index = DemandIdx(out.demands.len() as u32);
     out.demands.push(Arc::new(demand(words)));
     for number in 0..n {
