@@ -112,7 +112,7 @@ impl<'a> Problem<'a> {
             class.counted = problem.groups.selecting(namespace, labels);
         }
         let mut groups = std::mem::take(&mut problem.groups);
-        groups.settle_domains(&problem, &scopes);
+        groups.settle_domains(&problem);
         problem.groups = groups;
         let barred: Vec<bool> =
             problem.classes.iter().map(|class| problem.groups.any_wide_anti(&class.counted)).collect();

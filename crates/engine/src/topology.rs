@@ -5,7 +5,6 @@
 
 use crate::memo::Memo;
 use crate::problem::{Problem, hard};
-use crate::scope::Scopes;
 use kerf_model::labels::HOSTNAME;
 use kerf_model::{
     Demand, LabelSelector, Labels, NamespaceName, Namespaces, NodePolicy, PodTerm, Requirements, Snapshot, Spread,
@@ -185,14 +184,14 @@ impl Groups {
     }
 
     /// Finds the domains of every group, and counts what runs in them.
-    pub(crate) fn settle_domains(&mut self, problem: &Problem<'_>, scopes: &Scopes) {
+    pub(crate) fn settle_domains(&mut self, problem: &Problem<'_>) {
         if self.all.is_empty() {
             return;
         }
         let names: BTreeSet<Text> =
             self.all.iter().filter(|group| !group.is_host).map(|group| group.key.clone()).collect();
         let universes: Vec<(Text, Universe)> =
-            names.into_iter().map(|key| (key.clone(), Universe::of(problem, scopes, &key))).collect();
+            names.into_iter().map(|key| (key.clone(), Universe::of(problem, &key))).collect();
         for (key, universe) in &universes {
             let values: Arc<[Text]> = universe.0.keys().cloned().collect();
             let domain = |facts: &crate::problem::NodeFacts<'_>| {
@@ -343,7 +342,7 @@ struct From {
 }
 
 impl Universe {
-    fn of(problem: &Problem<'_>, scopes: &Scopes, key: &Text) -> Self {
+    fn of(problem: &Problem<'_>, key: &Text) -> Self {
         let mut values: BTreeMap<Text, (Vec<bool>, BTreeSet<u32>)> = BTreeMap::new();
         let n_pools = problem.market.pools.len();
         let fresh = || (vec![false; n_pools], BTreeSet::new());
@@ -355,13 +354,7 @@ impl Universe {
                 }
             }
             // What cannot be bought now still has its domains: they may come back.
-            let buyable = scopes.base(index).map(|base| &scopes.get(base).choices);
-            let buyable = buyable.into_iter().flatten().map(|choice| problem.market.types[choice.ty as usize].ty);
-            let is_out = |ty: &&kerf_model::InstanceType| {
-                (scopes.base(index).is_none() || !ty.offerings.iter().any(kerf_model::Offering::launchable))
-                    && ty.requirements.intersects(&pool.template)
-            };
-            let types = buyable.chain(pool.pool.types.iter().map(|ty| &**ty).filter(is_out));
+            let types = pool.pool.types.iter().filter(|ty| ty.requirements.intersects(&pool.template));
             for ty in types {
                 let Some(offered) = ty.requirements.get(key) else { continue };
                 if offered.complement {

@@ -7,6 +7,7 @@ mod support;
 use kerf_engine::{audit, plan_capacity, plan_first_fit};
 use kerf_model::{Binder, Effort, Plan, Report, Snapshot, Step};
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use proptest::test_runner::TestCaseResult;
 use std::collections::BTreeSet;
 use support::change::{alone, carried_out, ease, shuffled, without_caution};
@@ -28,6 +29,10 @@ fn config() -> ProptestConfig {
     };
     if std::env::var_os("PROPTEST_CASES").is_none() {
         config.cases = 300;
+    }
+    // The same clusters on every run: what fails, fails for everyone. PROPTEST_RNG_SEED draws others.
+    if std::env::var("PROPTEST_RNG_SEED").is_err() {
+        config.rng_seed = RngSeed::Fixed(3152);
     }
     config
 }

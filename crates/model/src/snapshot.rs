@@ -93,7 +93,7 @@ pub struct Settings {
     /// The label that tells reservations apart.
     pub reservation_label: Text,
     /// What a node costs beside its price (agents, addresses, image pulls): among plans that are no dearer than first
-    /// fit, fewer nodes win where the difference in price is smaller than this per node.
+    /// fit and hardly dearer than the cheapest, fewer nodes win where the price differs by less than this per node.
     pub node_overhead: Money,
 }
 
