@@ -220,7 +220,9 @@ fn deal(
         }
         // Where kube-scheduler places, the nodes stay alike: room is part of the plan.
         if problem.snapshot.settings.placed_by == Binder::KubeScheduler {
-            bin.at_least = facts.cap(choice).to_vec();
+            // Twice what it holds is room enough in any order; of what is scarce, all that the machine has.
+            let room = |(cap, load): (&i64, &i64)| (*cap).min(load.saturating_mul(2));
+            bin.at_least = facts.cap(choice).iter().zip(&bin.amounts).map(room).collect();
         }
         let holds = |at: &usize| facts.holds(*at, &bin.amounts) && facts.holds(*at, &bin.at_least);
         if facts.missing_min_values(&problem.market, |_, at| holds(&at)).is_some() {

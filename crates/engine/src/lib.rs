@@ -1,15 +1,15 @@
 //! The study: plans capacity from one frozen picture; no I/O, no async, no clock.
 //!
 //! ```text
-//! Snapshot ─▶ market, problem, topology     the question, as dense vectors
+//! Snapshot ─▶ market, problem, relax, topology   the question, as dense vectors
 //!                  │
-//!   scope, bin, draft, domains               the rules, checked at the few doors of a draft
+//!   scope, bin, draft, domains                   the rules, checked at the few doors of a draft
 //!                  │
-//!   by_value, alike, first_fit               three ways to search
+//!   by_value (prices), alike, first_fit          three ways to search
 //!                  │
-//!        bound, judge                        how good is it, and who has the last word
+//!   bound, judge (scheduler_model)               how good is it, and who has the last word
 //!                  │
-//!        write, refuse ─▶ Plan, Report       the answer, with its reasons
+//!   write, refuse (ease, typo) ─▶ Plan, Report   the answer, with its reasons
 //! ```
 //!
 //! `audit` stands apart: it knows the laws and nothing of the search.
