@@ -40,7 +40,7 @@ pub struct Cost {
     pub before: Money,
     /// Of the nodes to launch.
     pub added: Money,
-    /// No plan that places the same pods can add less than this.
+    /// No way to buy nodes for the pods that go onto new ones can add less than this.
     pub bound: Money,
     /// Constraints that the bound does not see (spread and affinity over zones, say), so that the gap looks wider
     /// than it is.
