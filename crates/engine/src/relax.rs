@@ -93,12 +93,11 @@ impl<'a> Stage<'a> {
             strict.add_all(term);
         }
         let mut requirements = strict.clone();
-        if let Some((_, term)) = self.preferred.first() {
-            contradiction = contradiction.or_else(|| requirements.first_contradiction(term).cloned());
+        // A preference that contradicts what is required can never be met: nothing is given up for it.
+        if let Some((_, term)) = self.preferred.first().filter(|(_, term)| strict.first_contradiction(term).is_none()) {
             requirements.add_all(term);
         }
-        let parts =
-            [Some(&demand.node_selector), self.terms.first().copied(), self.preferred.first().map(|(_, term)| *term)];
+        let parts = [Some(&demand.node_selector), self.terms.first().copied()];
         let must_exist = must_exist(parts.into_iter().flatten(), &requirements);
         let mut tolerations = demand.tolerations.clone();
         if self.tolerates_preferred {
@@ -193,5 +192,20 @@ mod tests {
             ]
         );
         assert_eq!(chain(&demand, PreferencePolicy::Ignore, false).len(), 2);
+    }
+
+    #[test]
+    fn a_preference_takes_nothing_away_from_what_is_required() {
+        let team = |requirement| Requirements::new().with("team", requirement);
+        let demand = Demand {
+            required_terms: vec![team(Requirement::not_in(["x"])), team(Requirement::is_in(["y"]))],
+            preferred_terms: vec![(1, team(Requirement::exists()))],
+            ..Demand::default()
+        };
+        let first = &chain(&demand, PreferencePolicy::Respect, false)[0];
+        assert!(first.must_exist.is_empty() && first.contradiction.is_none());
+        let opposed = Demand { preferred_terms: vec![(1, team(Requirement::is_in(["x"])))], ..demand };
+        let first = &chain(&opposed, PreferencePolicy::Respect, false)[0];
+        assert_eq!(first.requirements, first.strict, "a preference that cannot be met is left aside");
     }
 }

@@ -46,6 +46,11 @@ impl Case {
         self.ours.snapshot.pods.len() + self.ours.snapshot.ill.len()
     }
 
+    /// Dollars per hour of what we would buy.
+    pub(crate) fn our_cost(&self) -> f64 {
+        self.ours.report.cost.added.dollars()
+    }
+
     pub(crate) fn differences(&self) -> Vec<Difference> {
         let (us, them) = (self.ours.placed(), self.peer.placed());
         let mut by_demand: BTreeMap<DemandIdx, Vec<String>> = BTreeMap::new();

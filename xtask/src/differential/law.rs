@@ -7,7 +7,7 @@ use anyhow::Result;
 use kerf_engine::audit::Breach;
 use kerf_model::{Placement, Plan, PodId, Reason, Step};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What the peer's placements break once its claims have become nodes. Pods that we do not consider at all are left out.
 pub(crate) fn breaches(scenario: &Scenario, answer: &PeerAnswer) -> Result<Vec<Breach>> {
@@ -39,6 +39,24 @@ pub(crate) fn breaches(scenario: &Scenario, answer: &PeerAnswer) -> Result<Vec<B
         .collect();
     let plan = Plan { based_on: snapshot.revision, steps };
     Ok(kerf_engine::audit(&snapshot, &plan).err().unwrap_or_default())
+}
+
+/// The peer's answer without the pods that break a law. None where a law is broken that is not about one pod.
+pub(crate) fn sound_part(scenario: &Scenario, answer: &PeerAnswer) -> Result<Option<PeerAnswer>> {
+    let mut sound = answer.clone();
+    loop {
+        let breaches = breaches(scenario, &sound)?;
+        if breaches.is_empty() {
+            return Ok(Some(sound));
+        }
+        let wrong: BTreeSet<String> = breaches.iter().filter_map(pod_of).map(peers_name).collect();
+        if wrong.is_empty() {
+            return Ok(None);
+        }
+        let places = sound.claims.iter_mut().map(|claim| &mut claim.pods).chain(sound.existing.values_mut());
+        places.for_each(|pods| pods.retain(|pod| !wrong.contains(pod)));
+        sound.claims.retain(|claim| !claim.pods.is_empty());
+    }
 }
 
 /// The pod that a breach is about, where it is about one.

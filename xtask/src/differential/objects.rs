@@ -1,7 +1,8 @@
 //! Kubernetes objects that are written in more than one place.
 
-use kerf_model::{Quantity, labels, resources};
+use kerf_model::{Quantity, Text, labels, resources};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// An initialized node of an instance type, and its claim where a pool manages it. The type is in the format of kwok's file.
 pub(crate) fn machine(name: &str, all: &Value, taints: &[Value], kind: &Value, is_managed: bool) -> Vec<Value> {
@@ -66,4 +67,19 @@ pub(crate) fn containers(cpu_millis: usize, memory_mebibytes: usize, port: Optio
         container["ports"] = json!([{"containerPort": port, "hostPort": port, "protocol": "TCP"}]);
     }
     json!([container])
+}
+
+/// A pool that can never grow, and only says that a label has these values.
+pub(crate) fn pool_that_sells_nothing(key: &str, values: &BTreeSet<&Text>) -> Value {
+    json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodePool",
+        "metadata": {"name": "a-pool-that-sells-nothing"},
+        "spec": {
+            "limits": {"cpu": "0"},
+            "template": {"spec": {
+                "requirements": [{"key": key, "operator": "In", "values": values}],
+                "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"},
+            }},
+        },
+    })
 }

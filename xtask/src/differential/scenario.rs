@@ -35,10 +35,6 @@ impl Scenario {
         })
     }
 
-    pub(crate) fn named(&self, name: String) -> Self {
-        Self { name, ..self.clone() }
-    }
-
     /// The same with every object of a kind changed.
     pub(crate) fn changed(&self, kind: &str, change: impl Fn(&mut Value)) -> Self {
         let mut out = self.clone();
