@@ -140,6 +140,7 @@ struct Ease {
     limits: bool,
     readiness: bool,
     min_values: bool,
+    ports: bool,
     topology: Option<(TopologyKind, Text)>,
 }
 
@@ -197,6 +198,7 @@ fn ask_scope(
     let problem = desk.problem;
     let facts = &problem.classes[class];
     let sig = without_key(desk, sig, ease.key.as_ref());
+    let sig = if ease.ports { without_ports(desk, sig) } else { sig };
     let asked = desk.scopes.sig(sig).requirements.clone();
     let offered = desk.scopes.get(base).requirements.clone();
     let is_well_known = |key: &str| problem.market.is_well_known(key);
@@ -204,12 +206,10 @@ fn ask_scope(
         return Err(explain_mismatch(desk, wish, mismatch, &asked, &offered));
     }
     let Some(joined) = desk.join(base, sig) else {
-        let portless = Signature { ports: Default::default(), ..desk.scopes.sig(sig).clone() };
-        if let Some(port) = desk.scopes.sig(sig).ports.first().map(|port| port.port) {
-            let portless = desk.scopes.sig_id(portless);
-            if desk.join(base, portless).is_some() {
-                return Err(Why::HostPortTaken { port });
-            }
+        let port = desk.scopes.sig(sig).ports.first().map(|port| port.port);
+        let portless = without_ports(desk, sig);
+        if let Some(port) = port.filter(|_| desk.join(base, portless).is_some()) {
+            return Err(Why::HostPortTaken { port });
         }
         return Err(no_type(desk, pool, &offered, &asked, ease));
     };
@@ -445,6 +445,7 @@ fn lift(desk: &mut Desk<'_, '_>, draft: &Draft, class: usize, pool: &Pool, why: 
                 Ease { min_values: *has > 0 && is_lone, ..ease },
             )
         }
+        Why::HostPortTaken { port } => (Remedy::FreeHostPort { port: *port }, Ease { ports: true, ..ease }),
         Why::Topology { kind: TopologyKind::InverseAntiAffinity, .. } => return None,
         Why::Topology { kind, key, .. } => (
             Remedy::DropTopology { kind: *kind, key: key.clone() },
@@ -492,6 +493,11 @@ fn reduced(desk: &mut Desk<'_, '_>, class: usize, pool: &Pool, resource: &Text) 
         .max()?;
     requests[dim] = most;
     (most > 0).then_some(requests)
+}
+
+fn without_ports(desk: &mut Desk<'_, '_>, sig: SigId) -> SigId {
+    let signature = Signature { ports: Default::default(), ..desk.scopes.sig(sig).clone() };
+    desk.scopes.sig_id(signature)
 }
 
 fn without_key(desk: &mut Desk<'_, '_>, sig: SigId, key: Option<&Text>) -> SigId {

@@ -3,8 +3,9 @@
 mod scene;
 
 use kerf_model::labels::{HOSTNAME, ZONE};
-use kerf_model::{Binder, Effort, Strategy};
+use kerf_model::{Binder, Effort, HostPort, Strategy};
 use scene::{check, plan, render, snapshot};
+use std::sync::Arc;
 
 #[test]
 fn the_cheapest_offering_that_fits_wins() {
@@ -267,6 +268,24 @@ fn a_plan_that_kube_scheduler_would_upset_gives_way_to_one_that_holds() {
     let robustness = report.robustness.expect("kube-scheduler places");
     assert_eq!(robustness.worst_stranded, 0, "{:?}", report.candidates);
     assert_eq!(robustness.worst_cost, report.cost.added);
+}
+
+#[test]
+fn a_port_that_every_nodes_daemon_has_is_named_with_what_would_help() {
+    let mut scene = snapshot(
+        "type m.large 2cpu 8Gi $0.10
+         pool default
+         daemon agent 100m 1Gi
+         pod web 1cpu 1Gi",
+    );
+    let port = vec![HostPort { ip: "".into(), port: 9100, protocol: "TCP".into() }];
+    Arc::make_mut(&mut scene.daemons[0].demand).host_ports = port.clone();
+    Arc::make_mut(&mut scene.demands[0]).host_ports = port;
+    let (told, report) = plan(&scene);
+    assert_eq!(
+        render(&told, &report),
+        ["refuse web: nodepool default: host port 9100 is taken (would help: drop host port 9100)"]
+    );
 }
 
 #[test]
