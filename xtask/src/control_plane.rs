@@ -62,7 +62,7 @@ fn down() -> Result<Vec<String>> {
 }
 
 fn path() -> Result<Vec<String>> {
-    let mut lines = match build::prepare(parts::API_SERVER, &build::to_stderr)? {
+    let mut lines = match build::prepare(parts::CLUSTER, &build::to_stderr)? {
         Prepared::Ready(binaries) => {
             binaries.iter().map(|(name, path)| format!("{name}\t{}", path.display())).collect()
         }

@@ -57,11 +57,25 @@ pub static ETCD: Set = Set {
     stamps: &[],
 };
 
+/// Simulated kubelets for the real control plane.
+pub static KWOK: Set =
+    Set { name: "kwok", module: "sigs.k8s.io/kwok", version: "v0.8.0", staging: Staging::AsRequired, stamps: &[] };
+
 /// Everything needed for an API server and for looking at it.
 pub static API_SERVER: &[Part] = &[
     Part { name: "etcd", set: &ETCD, package: "" },
     Part { name: "kube-apiserver", set: &KUBERNETES, package: "cmd/kube-apiserver" },
     Part { name: "kubectl", set: &KUBERNETES, package: "cmd/kubectl" },
+];
+
+/// A whole cluster: the API server, the controllers that live beside it, and kubelets for nodes that are not there.
+pub static CLUSTER: &[Part] = &[
+    Part { name: "etcd", set: &ETCD, package: "" },
+    Part { name: "kube-apiserver", set: &KUBERNETES, package: "cmd/kube-apiserver" },
+    Part { name: "kube-controller-manager", set: &KUBERNETES, package: "cmd/kube-controller-manager" },
+    Part { name: "kube-scheduler", set: &KUBERNETES, package: "cmd/kube-scheduler" },
+    Part { name: "kubectl", set: &KUBERNETES, package: "cmd/kubectl" },
+    Part { name: "kwok", set: &KWOK, package: "cmd/kwok" },
 ];
 
 impl Set {

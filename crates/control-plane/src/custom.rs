@@ -1,0 +1,5 @@
+//! CustomResourceDefinitions.
+
+/// One served version of a custom resource, compiled.
+#[derive(Debug)]
+pub struct CustomVersion {}
