@@ -176,10 +176,8 @@ impl Catalog {
     }
 
     pub fn insert(&mut self, resource: Resource) {
-        self.by_path.insert(
-            (resource.group.clone(), resource.version.clone(), resource.plural.clone()),
-            Arc::new(resource),
-        );
+        self.by_path
+            .insert((resource.group.clone(), resource.version.clone(), resource.plural.clone()), Arc::new(resource));
     }
 
     pub fn retain(&mut self, keep: impl Fn(&Resource) -> bool) {

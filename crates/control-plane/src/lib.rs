@@ -1,1 +1,35 @@
-//! stub
+//! The rehearsal stage: a Kubernetes control plane in one process.
+//!
+//! ```text
+//! kubectl, clients ──TLS──▶ serve ─┐
+//! kube::Client ──in process──▶ service ─┤
+//!                                       ▼
+//!              request ─▶ rest: decode ─▶ default ─▶ admit ─▶ validate ─▶ track fields ─▶ store ─▶ log ─▶ watches
+//!                           ▲                                                              │
+//!            hands ─────────┘                                                              ▼
+//!              └── drive: scheduler, workloads, nodes, volumes, kubelets, garbage ◀── every change
+//! ```
+//!
+//! The server is synchronous and asks no clock but the one passed in; under a virtual clock and one seed a run repeats to the
+//! byte. It is for rehearsal: everything is in memory, everybody who has the token may do everything, and nothing is kept.
+
+pub mod admit;
+pub mod builtin;
+pub mod clock;
+pub mod custom;
+pub mod discovery;
+pub mod drive;
+pub mod error;
+pub mod hands;
+pub mod kind;
+pub mod kubelet;
+pub mod managed;
+pub mod nodes;
+pub mod openapi;
+pub mod patch;
+pub mod scheduler;
+pub mod schema;
+pub mod store;
+pub mod table;
+pub mod volumes;
+pub mod workloads;
