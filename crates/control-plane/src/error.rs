@@ -12,6 +12,8 @@ pub struct ApiError {
     pub reason: &'static str,
     pub message: String,
     pub details: Details,
+    /// Where a list that grew too old may go on.
+    pub continue_token: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -37,7 +39,7 @@ pub type ApiResult<T> = Result<T, ApiError>;
 impl ApiError {
     #[must_use]
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: Details::default() }
+        Self { code, reason, message: message.into(), details: Details::default(), continue_token: String::new() }
     }
 
     #[must_use]
@@ -123,6 +125,9 @@ impl ApiError {
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": self.message, "code": self.code,
         });
+        if !self.continue_token.is_empty() {
+            status["metadata"] = json!({ "continue": self.continue_token });
+        }
         if !self.reason.is_empty() {
             status["reason"] = json!(self.reason);
         }

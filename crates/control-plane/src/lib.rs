@@ -15,21 +15,37 @@
 
 pub mod admit;
 pub mod builtin;
+mod certificates;
 pub mod clock;
+mod control_plane;
 pub mod custom;
+pub mod definitions;
+pub mod dice;
 pub mod discovery;
 pub mod drive;
 pub mod error;
+pub mod garbage;
 pub mod hands;
 pub mod kind;
 pub mod kubelet;
 pub mod managed;
+pub mod namespaces;
 pub mod nodes;
 pub mod openapi;
 pub mod patch;
+pub mod request;
+pub mod rest;
 pub mod scheduler;
 pub mod schema;
+pub mod selector;
+mod serve;
+pub mod server;
+pub mod service;
+pub mod state;
 pub mod store;
 pub mod table;
 pub mod volumes;
 pub mod workloads;
+
+pub use control_plane::{Address, ControlPlane, Options};
+pub use server::Server;

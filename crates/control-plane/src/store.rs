@@ -9,11 +9,12 @@
 //! pods are as large as their JSON. What selectors, owners and the garbage collector ask for stands beside the bytes.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::mpsc;
 
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Map, Value};
+use tokio::sync::mpsc::UnboundedSender;
 
 /// Changes kept per resource for watches that come back and for lists that go on. A watch that asks for older ones is told
 /// `410 Gone`, and lists anew.
@@ -40,6 +41,8 @@ pub struct Stored {
     pub revision: u64,
     /// The whole object, as served.
     pub json: Bytes,
+    /// The bytes after the opening brace that say `kind` and `apiVersion`. Lists of built-in kinds leave them out.
+    head: usize,
     pub uid: String,
     pub labels: Vec<(String, String)>,
     pub owners: Vec<Owner>,
@@ -112,14 +115,226 @@ struct Shelf {
 pub struct Store {
     shelves: BTreeMap<ResourceId, Shelf>,
     revision: u64,
-    listeners: Vec<Listener>,
+    listeners: BTreeMap<ResourceId, Vec<UnboundedSender<Arc<Change>>>>,
+    /// What the cluster's controllers have not seen yet.
+    unseen: Vec<Arc<Change>>,
 }
 
-#[derive(Debug)]
-struct Listener {
-    /// None hears everything.
-    resource: Option<ResourceId>,
-    to: mpsc::Sender<Arc<Change>>,
+/// The log no longer reaches back to the revision asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooOld {
+    /// The first revision that could be asked for.
+    pub oldest: u64,
+}
+
+impl Store {
+    #[must_use]
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    #[must_use]
+    pub fn get(&self, resource: &ResourceId, key: &Key) -> Option<&Arc<Stored>> {
+        self.shelves.get(resource)?.objects.get(key)
+    }
+
+    /// In order of namespace and name. An empty namespace means all.
+    pub fn list<'a>(&'a self, resource: &ResourceId, namespace: &'a str) -> impl Iterator<Item = &'a Arc<Stored>> {
+        let objects = self.shelves.get(resource).map(|shelf| &shelf.objects);
+        objects.into_iter().flat_map(move |objects| in_namespace(objects, namespace))
+    }
+
+    /// The objects as they were at an earlier revision: the log, undone.
+    pub fn list_at(&self, resource: &ResourceId, namespace: &str, revision: u64) -> Result<Vec<Arc<Stored>>, TooOld> {
+        let Some(shelf) = self.shelves.get(resource) else { return Ok(Vec::new()) };
+        if revision < shelf.forgotten {
+            return Err(TooOld { oldest: shelf.forgotten });
+        }
+        if shelf.log.back().is_none_or(|change| change.revision <= revision) {
+            return Ok(in_namespace(&shelf.objects, namespace).cloned().collect());
+        }
+        let mut then = shelf.objects.clone();
+        for change in shelf.log.iter().rev().take_while(|change| change.revision > revision) {
+            match &change.before {
+                Some(before) => then.insert(before.key.clone(), Arc::clone(before)),
+                None => then.remove(&change.object.key),
+            };
+        }
+        Ok(in_namespace(&then, namespace).cloned().collect())
+    }
+
+    /// Every change of a resource after `revision`.
+    pub fn changes_after(&self, resource: &ResourceId, revision: u64) -> Result<Vec<Arc<Change>>, TooOld> {
+        let Some(shelf) = self.shelves.get(resource) else { return Ok(Vec::new()) };
+        if revision < shelf.forgotten {
+            return Err(TooOld { oldest: shelf.forgotten });
+        }
+        let first = shelf.log.partition_point(|change| change.revision <= revision);
+        Ok(shelf.log.range(first..).cloned().collect())
+    }
+
+    /// Hears every later change of a resource until it is dropped.
+    pub fn listen(&mut self, resource: &ResourceId, to: UnboundedSender<Arc<Change>>) {
+        self.listeners.entry(resource.clone()).or_default().push(to);
+    }
+
+    /// The changes since the last call, for the cluster's controllers.
+    pub fn take_unseen(&mut self) -> Vec<Arc<Change>> {
+        std::mem::take(&mut self.unseen)
+    }
+
+    #[must_use]
+    pub fn has_unseen(&self) -> bool {
+        !self.unseen.is_empty()
+    }
+
+    /// Keeps an object under the next revision, which it learns in its metadata.
+    pub fn put(
+        &mut self,
+        resource: &ResourceId,
+        key: Key,
+        object: &mut Value,
+        fields: Vec<(String, String)>,
+    ) -> Arc<Stored> {
+        self.revision += 1;
+        let stored = Arc::new(store(key.clone(), self.revision, object, fields));
+        let before = self.shelf(resource).objects.insert(key, Arc::clone(&stored));
+        let kind = if before.is_some() { ChangeKind::Modified } else { ChangeKind::Added };
+        self.note(resource, kind, Arc::clone(&stored), before);
+        stored
+    }
+
+    /// Takes an object away. Its last state gets the revision of the deletion.
+    pub fn remove(&mut self, resource: &ResourceId, key: &Key) -> Option<Arc<Stored>> {
+        let before = self.shelf(resource).objects.remove(key)?;
+        self.revision += 1;
+        let last = Arc::new(before.at_revision(self.revision));
+        self.note(resource, ChangeKind::Deleted, Arc::clone(&last), Some(before));
+        Some(last)
+    }
+
+    /// Drops all objects of a resource that is no longer served, and ends its watches.
+    pub fn drop_resource(&mut self, resource: &ResourceId) {
+        self.shelves.remove(resource);
+        self.listeners.remove(resource);
+    }
+
+    pub fn resources(&self) -> impl Iterator<Item = &ResourceId> {
+        self.shelves.keys()
+    }
+
+    fn shelf(&mut self, resource: &ResourceId) -> &mut Shelf {
+        // A resource that nobody used has no past: a watch may not ask for one.
+        let revision = self.revision;
+        self.shelves
+            .entry(resource.clone())
+            .or_insert_with(|| Shelf { forgotten: revision.saturating_sub(1), ..Shelf::default() })
+    }
+
+    fn note(&mut self, resource: &ResourceId, kind: ChangeKind, object: Arc<Stored>, before: Option<Arc<Stored>>) {
+        let change = Arc::new(Change { resource: resource.clone(), revision: object.revision, kind, object, before });
+        let shelf = self.shelf(resource);
+        shelf.log.push_back(Arc::clone(&change));
+        if shelf.log.len() > LOG_MAX
+            && let Some(oldest) = shelf.log.pop_front()
+        {
+            shelf.forgotten = oldest.revision;
+        }
+        if let Some(listeners) = self.listeners.get_mut(resource) {
+            // A listener that is gone does not answer, and is forgotten.
+            listeners.retain(|listener| listener.send(Arc::clone(&change)).is_ok());
+        }
+        self.unseen.push(change);
+    }
+}
+
+fn in_namespace<'a>(
+    objects: &'a BTreeMap<Key, Arc<Stored>>,
+    namespace: &'a str,
+) -> impl Iterator<Item = &'a Arc<Stored>> {
+    let from = if namespace.is_empty() { Bound::Unbounded } else { Bound::Included(Key::new(namespace, "")) };
+    objects
+        .range((from, Bound::Unbounded))
+        .map(|(_, stored)| stored)
+        .take_while(move |stored| namespace.is_empty() || stored.key.namespace == namespace)
+}
+
+fn store(key: Key, revision: u64, object: &mut Value, fields: Vec<(String, String)>) -> Stored {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.insert("resourceVersion".to_owned(), Value::String(revision.to_string()));
+    }
+    let (json, head) = serialise(object);
+    let metadata = &object["metadata"];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let labels = metadata["labels"].as_object().map(pairs).unwrap_or_default();
+    let owners = metadata["ownerReferences"].as_array().into_iter().flatten().map(|owner| Owner {
+        api_version: text(&owner["apiVersion"]),
+        kind: text(&owner["kind"]),
+        name: text(&owner["name"]),
+        uid: text(&owner["uid"]),
+        blocks_deletion: owner["blockOwnerDeletion"] == Value::Bool(true),
+    });
+    Stored {
+        key,
+        revision,
+        json,
+        head,
+        uid: text(&metadata["uid"]),
+        labels,
+        owners: owners.collect(),
+        fields,
+        is_deleting: metadata["deletionTimestamp"].is_string(),
+    }
+}
+
+fn pairs(map: &Map<String, Value>) -> Vec<(String, String)> {
+    map.iter().map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect()
+}
+
+/// The object's bytes with `kind` and `apiVersion` first, and how many bytes those take after the brace.
+fn serialise(object: &Value) -> (Bytes, usize) {
+    let mut json = Vec::with_capacity(1024);
+    json.push(b'{');
+    for key in ["kind", "apiVersion"] {
+        if let Some(Value::String(text)) = object.get(key) {
+            json.extend_from_slice(format!("{}:{},", Value::from(key), Value::from(text.as_str())).as_bytes());
+        }
+    }
+    let head = json.len() - 1;
+    let mut first = true;
+    for (key, value) in object.as_object().into_iter().flatten() {
+        if key == "kind" || key == "apiVersion" {
+            continue;
+        }
+        if !first {
+            json.push(b',');
+        }
+        first = false;
+        serde_json::to_writer(&mut json, key).expect("a vector takes every byte");
+        json.push(b':');
+        serde_json::to_writer(&mut json, value).expect("a vector takes every byte");
+    }
+    if first && json.last() == Some(&b',') {
+        json.pop();
+    }
+    json.push(b'}');
+    json.shrink_to_fit();
+    (Bytes::from(json), head)
+}
+
+impl Stored {
+    /// The same object under another revision, as deletion events show it.
+    #[must_use]
+    pub fn at_revision(&self, revision: u64) -> Self {
+        let mut object = self.value();
+        store(self.key.clone(), revision, &mut object, self.fields.clone())
+    }
+
+    /// The bytes inside the braces without `kind` and `apiVersion`.
+    #[must_use]
+    pub fn headless(&self) -> &[u8] {
+        self.json.get(1 + self.head..).unwrap_or_default()
+    }
 }
 
 impl ResourceId {
@@ -133,5 +348,79 @@ impl Key {
     #[must_use]
     pub fn new(namespace: &str, name: &str) -> Self {
         Self { namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pods() -> ResourceId {
+        ResourceId::new("", "pods")
+    }
+
+    fn put(store: &mut Store, namespace: &str, name: &str, size: u32) -> Arc<Stored> {
+        let mut object = json!({
+            "kind": "Pod", "apiVersion": "v1",
+            "metadata": { "name": name, "namespace": namespace, "labels": { "size": size.to_string() } },
+        });
+        store.put(&pods(), Key::new(namespace, name), &mut object, Vec::new())
+    }
+
+    fn names(objects: &[Arc<Stored>]) -> Vec<String> {
+        objects.iter().map(|stored| format!("{}/{}", stored.key.namespace, stored.key.name)).collect()
+    }
+
+    #[test]
+    fn an_object_knows_its_revision_and_lists_without_its_head() {
+        let mut store = Store::default();
+        let stored = put(&mut store, "a", "one", 1);
+        assert_eq!(stored.value()["metadata"]["resourceVersion"], "1");
+        assert!(stored.json.starts_with(br#"{"kind":"Pod","apiVersion":"v1","metadata""#));
+        let headless: Value = serde_json::from_slice(&[b"{", stored.headless()].concat()).unwrap();
+        assert!(headless.get("kind").is_none() && headless["metadata"]["name"] == "one");
+        assert_eq!(stored.label("size"), Some("1"));
+    }
+
+    #[test]
+    fn a_list_of_the_past_undoes_what_came_after() {
+        let mut store = Store::default();
+        put(&mut store, "a", "one", 1);
+        put(&mut store, "b", "two", 1);
+        let then = store.revision();
+        put(&mut store, "a", "three", 1);
+        put(&mut store, "a", "one", 2);
+        store.remove(&pods(), &Key::new("b", "two"));
+        let now: Vec<_> = store.list(&pods(), "").cloned().collect();
+        assert_eq!(names(&now), ["a/one", "a/three"]);
+        let past = store.list_at(&pods(), "", then).unwrap();
+        assert_eq!(names(&past), ["a/one", "b/two"]);
+        assert_eq!(past[0].label("size"), Some("1"));
+        assert_eq!(names(&store.list_at(&pods(), "a", then).unwrap()), ["a/one"]);
+    }
+
+    #[test]
+    fn what_has_left_the_log_is_too_old() {
+        let mut store = Store::default();
+        for size in 0..=LOG_MAX {
+            put(&mut store, "a", "one", u32::try_from(size).unwrap());
+        }
+        assert_eq!(store.changes_after(&pods(), 0).unwrap_err(), TooOld { oldest: 1 });
+        assert_eq!(store.changes_after(&pods(), 1).unwrap().len(), LOG_MAX);
+    }
+
+    #[test]
+    fn a_deletion_is_told_with_its_own_revision() {
+        let mut store = Store::default();
+        let (to, mut from) = tokio::sync::mpsc::unbounded_channel();
+        store.listen(&pods(), to);
+        put(&mut store, "a", "one", 1);
+        store.remove(&pods(), &Key::new("a", "one")).unwrap();
+        assert_eq!(from.try_recv().unwrap().kind, ChangeKind::Added);
+        let gone = from.try_recv().unwrap();
+        assert_eq!((gone.kind, gone.revision, gone.object.revision), (ChangeKind::Deleted, 2, 2));
+        assert_eq!(gone.object.value()["metadata"]["resourceVersion"], "2");
     }
 }

@@ -1,0 +1,168 @@
+//! CustomResourceDefinitions at work: what they define is served as soon as they are stored, and no longer than they are.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::clock;
+use crate::custom;
+use crate::drive::Controller;
+use crate::hands::Hands;
+use crate::rest::Write;
+use crate::state::{State, meta, set_meta};
+use crate::store::{Change, ChangeKind, ResourceId, Stored};
+
+/// Keeps a definition until its objects are gone.
+const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+fn definitions() -> ResourceId {
+    ResourceId::new("apiextensions.k8s.io", "customresourcedefinitions")
+}
+
+impl State {
+    /// Serves what a definition defines, and says so in its status.
+    pub(crate) fn serve_definition(&mut self, stored: &Arc<Stored>) {
+        let mut crd = stored.value();
+        let group = crd["spec"]["group"].as_str().unwrap_or_default().to_owned();
+        let plural = crd["spec"]["names"]["plural"].as_str().unwrap_or_default().to_owned();
+        self.catalog
+            .retain(|resource| resource.custom.is_none() || resource.group != group || resource.plural != plural);
+        self.catalog_revision += 1;
+        for resource in custom::resources(&crd) {
+            self.catalog.insert(resource);
+        }
+        if establish(&mut crd, &clock::seconds(self.now())) {
+            let fields = stored.fields.clone();
+            self.store.put(&definitions(), stored.key.clone(), &mut crd, fields);
+        }
+    }
+
+    pub(crate) fn stop_serving(&mut self, last: &Stored) {
+        let crd = last.value();
+        let group = crd["spec"]["group"].as_str().unwrap_or_default();
+        let plural = crd["spec"]["names"]["plural"].as_str().unwrap_or_default();
+        self.catalog
+            .retain(|resource| resource.custom.is_none() || resource.group != group || resource.plural != plural);
+        self.catalog_revision += 1;
+        self.store.drop_resource(&ResourceId::new(group, plural));
+    }
+}
+
+/// Fills the status that the real server's controllers fill. Whether there was anything to fill.
+fn establish(crd: &mut Value, now: &str) -> bool {
+    let before = crd.clone();
+    let is_deleting = crd["metadata"]["deletionTimestamp"].is_string();
+    let finalizers = crd["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+    if !is_deleting && !finalizers.iter().any(|name| name == CLEANUP) {
+        let with_ours: Vec<Value> = finalizers.into_iter().chain([json!(CLEANUP)]).collect();
+        set_meta(crd, "finalizers", with_ours);
+    }
+    let names = crd["spec"]["names"].clone();
+    let storage: Vec<Value> = crd["spec"]["versions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|version| version["storage"] == true)
+        .map(|version| version["name"].clone())
+        .collect();
+    let mut status = crd["status"].as_object().cloned().unwrap_or_default();
+    status.insert("acceptedNames".to_owned(), names);
+    let mut stored = status.get("storedVersions").and_then(Value::as_array).cloned().unwrap_or_default();
+    for version in storage {
+        if !stored.contains(&version) {
+            stored.push(version);
+        }
+    }
+    status.insert("storedVersions".to_owned(), stored.into());
+    if let Some(map) = crd.as_object_mut() {
+        map.insert("status".to_owned(), Value::Object(status));
+    }
+    for (kind, reason, message) in [
+        ("NamesAccepted", "NoConflicts", "no conflicts found"),
+        ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+    ] {
+        crate::rest::set_condition(
+            crd,
+            json!({ "type": kind, "status": "True", "reason": reason, "message": message, "lastTransitionTime": now }),
+        );
+    }
+    if is_deleting {
+        crate::rest::set_condition(
+            crd,
+            json!({
+                "type": "Terminating", "status": "True", "reason": "InstanceDeletionInProgress",
+                "message": "CustomResource deletion is in progress", "lastTransitionTime": now,
+            }),
+        );
+    }
+    *crd != before
+}
+
+/// Deletes the objects of definitions that go away, and lets those go when none is left.
+#[derive(Debug, Default)]
+pub struct Definitions {
+    /// Definitions that are being deleted, by name: their resources.
+    going: BTreeMap<String, ResourceId>,
+    is_due: bool,
+}
+
+impl Controller for Definitions {
+    fn name(&self) -> &'static str {
+        "customresourcedefinition-finalizer"
+    }
+
+    fn observe(&mut self, change: &Change) {
+        if change.resource == definitions() {
+            let crd = change.object.value();
+            let name = meta(&crd, "name").to_owned();
+            if change.kind == ChangeKind::Deleted {
+                self.going.remove(&name);
+            } else if change.object.is_deleting {
+                let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+                let id =
+                    ResourceId { group: text(&crd["spec"]["group"]), plural: text(&crd["spec"]["names"]["plural"]) };
+                self.going.insert(name, id);
+                self.is_due = true;
+            }
+        } else if self.going.values().any(|id| *id == change.resource) {
+            self.is_due = true;
+        }
+    }
+
+    fn work(&mut self, hands: &mut Hands<'_>) -> Option<Timestamp> {
+        if !std::mem::take(&mut self.is_due) {
+            return None;
+        }
+        for (name, id) in &self.going {
+            let state = hands.state();
+            let Some(resource) = state.catalog.of_plural(&id.group, &id.plural).cloned() else { continue };
+            let objects: Vec<Arc<Stored>> = state.store.list(id, "").cloned().collect();
+            for object in objects.iter().filter(|object| !object.is_deleting) {
+                // An object that refuses to go keeps its definition; the next change brings us back.
+                let _ = state.delete_object(&resource, object, &Value::Null);
+            }
+            if state.store.list(id, "").next().is_some() {
+                continue;
+            }
+            let Some(crds) = state.catalog.of_plural("apiextensions.k8s.io", "customresourcedefinitions").cloned()
+            else {
+                continue;
+            };
+            if let Some(live) = state.find(&crds, "", name) {
+                let mut crd = live.value();
+                let left: Vec<Value> = crd["metadata"]["finalizers"]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .filter(|finalizer| *finalizer != CLEANUP)
+                    .cloned()
+                    .collect();
+                set_meta(&mut crd, "finalizers", left);
+                let _ = state.update_object(&crds, &live, crd, &Write::by("kube-apiserver"));
+            }
+        }
+        None
+    }
+}

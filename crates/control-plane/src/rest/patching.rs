@@ -1,0 +1,205 @@
+//! Patches of all four kinds.
+
+use serde_json::Value;
+
+use super::{Answer, Call, Written, bodies};
+use crate::error::{ApiError, ApiResult, FieldError};
+use crate::state::{State, meta, set_meta};
+use crate::{managed, patch};
+
+/// The kinds of patch, by content type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PatchKind {
+    Json,
+    Merge,
+    Strategic,
+    Apply,
+}
+
+impl PatchKind {
+    pub(super) fn of(call: &Call<'_>) -> ApiResult<Self> {
+        let media = call.request.content_type.split(';').next().unwrap_or_default().trim();
+        match media {
+            "application/json-patch+json" => Ok(Self::Json),
+            "application/merge-patch+json" => Ok(Self::Merge),
+            "application/strategic-merge-patch+json" if call.resource.custom.is_none() => Ok(Self::Strategic),
+            "application/apply-patch+yaml" => Ok(Self::Apply),
+            _ if call.resource.custom.is_some() => Err(bodies::unsupported_media_type(
+                "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml, \
+                 application/apply-patch+cbor",
+            )),
+            _ => Err(bodies::unsupported_media_type(
+                "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, \
+                 application/apply-patch+yaml, application/apply-patch+cbor",
+            )),
+        }
+    }
+}
+
+impl State {
+    pub(super) fn patch(&mut self, call: &Call<'_>) -> ApiResult<Answer> {
+        let kind = PatchKind::of(call)?;
+        if kind == PatchKind::Apply {
+            return self.apply(call);
+        }
+        if call.query.has("force") {
+            let error = FieldError::forbidden("force", "may not be specified for non-apply patch");
+            return Err(ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
+        }
+        let write = call.write()?;
+        let schema = call.resource.schema.clone().ok_or_else(ApiError::no_such_path)?;
+        let live = self.find(&call.resource, &call.namespace, &call.name).ok_or_else(|| call.not_found())?;
+        let old = super::events::shown_in(&call.resource, live.value());
+        let patched = patched(kind, &schema, &old, &call.request.body)?;
+        let (mut new, mut warnings) = bodies::conform(&call.resource, &schema, patched, write.validation)?;
+        check_identity(call, &old, &new)?;
+        // A patch that does not name a revision is for whichever is there.
+        if meta(&new, "resourceVersion").is_empty() {
+            set_meta(&mut new, "resourceVersion", live.revision.to_string());
+        }
+        let written = self.update_object(&call.resource, &live, new, &write)?;
+        warnings.extend(written.warnings);
+        Ok(self.written(call, Written { warnings, ..written }))
+    }
+
+    fn apply(&mut self, call: &Call<'_>) -> ApiResult<Answer> {
+        let mut write = call.write()?;
+        if call.query.get("fieldManager").is_empty() {
+            let error = FieldError::required("fieldManager", "is required for apply patch");
+            return Err(ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
+        }
+        call.query.get("fieldManager").clone_into(&mut write.manager);
+        let schema = call.resource.schema.clone().ok_or_else(ApiError::no_such_path)?;
+        let sent = read_applied(call)?;
+        let (applied, mut warnings) = bodies::conform(&call.resource, &schema, sent, write.validation)?;
+        if applied["metadata"].get("managedFields").is_some_and(|managed| !managed.is_null()) {
+            return Err(ApiError::bad_request("metadata.managedFields must be nil"));
+        }
+        let live = self.find(&call.resource, &call.namespace, &call.name);
+        if live.is_none() && call.subresource.is_some() {
+            return Err(call.not_found());
+        }
+        let live_value = live.as_ref().map(|live| live.value());
+        let api_version = call.resource.api_version();
+        let writer = self.writer(&api_version, &write);
+        let force = call.query.flag("force");
+        let ignored = super::write::ignored(&call.resource, write.subresource);
+        let merged = managed::apply(&schema, live_value.as_ref(), &applied, &writer, force, ignored)?;
+        let managed = merged["metadata"]["managedFields"].clone();
+        let written = match (&live, &live_value) {
+            (Some(live), Some(old)) => {
+                let seen = meta(&applied, "resourceVersion");
+                if !seen.is_empty() && seen != live.revision.to_string() {
+                    return Err(ApiError::conflict(
+                        &call.resource.group,
+                        &call.resource.plural,
+                        &call.name,
+                        super::write::MODIFIED,
+                    ));
+                }
+                self.finish_update(&call.resource, live, old, merged, &write, Some(managed))?
+            }
+            _ => self.create_applied(call, merged, &write, managed)?,
+        };
+        warnings.extend(written.warnings);
+        Ok(self.written(call, Written { warnings, ..written }))
+    }
+
+    fn create_applied(
+        &mut self,
+        call: &Call<'_>,
+        merged: Value,
+        write: &super::Write,
+        managed: Value,
+    ) -> ApiResult<Written> {
+        if !meta(&merged, "uid").is_empty() {
+            return Err(ApiError::conflict(
+                &call.resource.group,
+                &call.resource.plural,
+                &call.name,
+                &format!(
+                    "uid mismatch: the provided object specified uid {}, and no existing object was found",
+                    meta(&merged, "uid")
+                ),
+            ));
+        }
+        self.create_managed(&call.resource, &call.namespace, merged, write, Some(managed))
+    }
+}
+
+fn patched(kind: PatchKind, schema: &crate::schema::Schema, old: &Value, body: &[u8]) -> ApiResult<Value> {
+    if kind == PatchKind::Json {
+        return patch::json(old, body);
+    }
+    let sent: Value = serde_json::from_slice(body)
+        .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))?;
+    if !sent.is_object() {
+        return Err(ApiError::bad_request(
+            "error decoding patch: json: cannot unmarshal into Go value of type map[string]interface {}",
+        ));
+    }
+    match kind {
+        PatchKind::Strategic => patch::strategic(schema, old, &sent),
+        _ => Ok(patch::merge(old, &sent)),
+    }
+}
+
+/// An applied configuration: YAML, of which JSON is a part, that says its kind and its name.
+fn read_applied(call: &Call<'_>) -> ApiResult<Value> {
+    let parsed: Value = match serde_json::from_slice(&call.request.body) {
+        Ok(parsed) => parsed,
+        Err(_) => serde_norway::from_slice(&call.request.body)
+            .map_err(|error| ApiError::bad_request(format!("error decoding YAML: {error}")))?,
+    };
+    if !parsed.is_object() {
+        return Err(ApiError::bad_request("error decoding YAML: the configuration is not an object"));
+    }
+    let said = (parsed["apiVersion"].as_str().unwrap_or_default(), parsed["kind"].as_str().unwrap_or_default());
+    if said != (call.resource.api_version().as_str(), call.resource.kind.as_str()) {
+        return Err(ApiError::bad_request(format!(
+            "incorrect type metadata: the configuration is of {} {}, and the path names {} {}",
+            said.0,
+            said.1,
+            call.resource.api_version(),
+            call.resource.kind
+        )));
+    }
+    let name = meta(&parsed, "name");
+    if !name.is_empty() && name != call.name {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            call.name
+        )));
+    }
+    let mut parsed = parsed;
+    set_meta(&mut parsed, "name", call.name.as_str());
+    if call.resource.namespaced {
+        let namespace = meta(&parsed, "namespace");
+        if !namespace.is_empty() && namespace != call.namespace {
+            return Err(ApiError::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            ));
+        }
+        set_meta(&mut parsed, "namespace", call.namespace.as_str());
+    }
+    Ok(parsed)
+}
+
+/// A patch may not make another object of it.
+fn check_identity(call: &Call<'_>, old: &Value, new: &Value) -> ApiResult<()> {
+    let name = meta(new, "name");
+    if name != meta(old, "name") {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            call.name
+        )));
+    }
+    if meta(new, "namespace") != meta(old, "namespace") {
+        return Err(ApiError::bad_request(format!(
+            "the namespace of the object ({}) does not match the namespace on the URL ({})",
+            meta(new, "namespace"),
+            call.namespace
+        )));
+    }
+    Ok(())
+}
