@@ -1,19 +1,53 @@
 //! The built-in kinds' own rules: defaults, what a client may set and change, validation.
+//!
+//! ```text
+//! create: default ─▶ (uid, name, time) ─▶ admit ─▶ prepare_create ─▶ validate_meta, validate_create
+//! update: default ─▶ admit ─▶ prepare_update ─▶ validate_meta_update, validate_update
+//! ```
+//!
+//! Everything works on trees, and every function is total: a tree of the wrong shape gives an odd answer, never a panic.
+
+mod defaults;
+mod events;
+mod fields;
+pub(crate) mod quantity;
+mod strategy;
+pub(crate) mod tree;
 
 use serde_json::Value;
 
 use crate::error::FieldError;
 use crate::kind::{Resource, Subresource};
 
-pub fn default(_resource: &Resource, _object: &mut Value) {}
+pub use events::{event_from_core, event_to_core};
 
-pub fn prepare_create(_resource: &Resource, _object: &mut Value) {}
+/// Fills in what a client left out.
+pub fn default(resource: &Resource, object: &mut Value) {
+    if resource.custom.is_none() {
+        defaults::default(resource, object);
+    }
+}
 
-pub fn prepare_update(_resource: &Resource, _subresource: Option<Subresource>, _new: &mut Value, _old: &Value) {}
+/// Takes out what a client may not set on a new object and puts in what the server sets: the first status, the first
+/// generation, a job's selector. The object has its name, uid and time of creation already.
+pub fn prepare_create(resource: &Resource, object: &mut Value) {
+    strategy::prepare_create(resource, object);
+}
+
+/// Puts back what this write may not change: the status on the main resource, all but the status on `status`.
+pub fn prepare_update(resource: &Resource, subresource: Option<Subresource>, new: &mut Value, old: &Value) {
+    strategy::prepare_update(resource, subresource, new, old);
+}
+
+/// Whether objects of this kind count their generations. `prepare_create` sets the first.
+#[must_use]
+pub fn has_generation(resource: &Resource) -> bool {
+    strategy::has_generation(resource)
+}
 
 #[must_use]
-pub fn bumps_generation(_resource: &Resource, new: &Value, old: &Value) -> bool {
-    new["spec"] != old["spec"]
+pub fn bumps_generation(resource: &Resource, new: &Value, old: &Value) -> bool {
+    strategy::bumps_generation(resource, new, old)
 }
 
 #[must_use]
@@ -46,17 +80,20 @@ pub fn warnings(_resource: &Resource, _object: &Value) -> Vec<String> {
     Vec::new()
 }
 
+/// What field selectors may ask for beside name and namespace, with its values.
 #[must_use]
-pub fn selectable_fields(_resource: &Resource, _object: &Value) -> Vec<(String, String)> {
-    Vec::new()
+pub fn selectable_fields(resource: &Resource, object: &Value) -> Vec<(String, String)> {
+    fields::values(resource, object)
 }
 
+/// Every name that a field selector on this resource may have, name and namespace among them.
 #[must_use]
-pub fn selectable_names(_resource: &Resource) -> Vec<String> {
-    Vec::new()
+pub fn selectable_names(resource: &Resource) -> Vec<String> {
+    fields::names(resource)
 }
 
+/// How long a deleted object has to leave: seconds for pods, none for others.
 #[must_use]
-pub fn grace_period(_resource: &Resource, _object: &Value, _asked: Option<i64>) -> Option<i64> {
-    None
+pub fn grace_period(resource: &Resource, object: &Value, asked: Option<i64>) -> Option<i64> {
+    strategy::grace_period(resource, object, asked)
 }
