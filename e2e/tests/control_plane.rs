@@ -121,3 +121,41 @@ fn a_pod_can_be_created(client: &Client) {
     let reviewed = client.post("/apis/authentication.k8s.io/v1/tokenreviews", &review).unwrap();
     assert_eq!(reviewed.body["status"]["authenticated"], true, "{}", reviewed.body);
 }
+
+#[test]
+fn in_a_whole_cluster_a_deployment_comes_to_run_on_a_node_of_kwok() {
+    let began = Instant::now();
+    let plane = match control_plane::start_cluster(&build::to_stderr).unwrap() {
+        Started::Ready(plane) => plane,
+        Started::Skipped(reason) => {
+            build::to_stderr(&format!("skipped: {reason}: 1 test of the whole cluster"));
+            return;
+        }
+    };
+    build::to_stderr(&format!("cluster ready after {} ms", began.elapsed().as_millis()));
+    let names: Vec<String> = plane.pids().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"]);
+
+    let client = plane.client().unwrap();
+    let node = json!({"apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": "n1", "annotations": {"kwok.x-k8s.io/node": "fake"}}});
+    assert_eq!(client.post("/api/v1/nodes", &node).unwrap().status, 201);
+    let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {
+        "replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": {
+            "metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": "web"}]}}}});
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    assert_eq!(client.post(deployments, &deployment).unwrap().status, 201);
+    wait_for("both replicas to be available", || {
+        client.get(&format!("{deployments}/web")).unwrap().body["status"]["availableReplicas"] == 2
+    });
+    let pods = client.get("/api/v1/namespaces/default/pods").unwrap().body;
+    for pod in pods["items"].as_array().unwrap() {
+        assert_eq!((&pod["spec"]["nodeName"], &pod["spec"]["serviceAccountName"]), (&json!("n1"), &json!("default")));
+    }
+
+    assert!(client.delete(&format!("{deployments}/web?propagationPolicy=Foreground")).unwrap().is_success());
+    wait_for("the deployment and its pods to go", || {
+        client.get(&format!("{deployments}/web")).unwrap().status == 404
+            && client.get("/api/v1/namespaces/default/pods").unwrap().body["items"] == json!([])
+    });
+}

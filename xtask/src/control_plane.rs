@@ -1,10 +1,12 @@
-//! `cargo xtask control-plane`: a real API server at hand, to look at what we install there.
+//! `cargo xtask control-plane`: a real cluster at hand, to look at what we install there and at what becomes of it.
 //!
 //! ```text
 //! up      builds it on the first day, starts it, prints the line that points kubectl at it
 //! down    ends it and throws its data away
 //! path    where the binaries and the running one's files are
 //! ```
+//!
+//! Nodes with the annotation `kwok.x-k8s.io/node: fake` get a simulated kubelet.
 
 use anyhow::{Context as _, Result};
 use kerf_e2e::control_plane::build::{self, Prepared};
@@ -51,7 +53,7 @@ fn up() -> Result<Vec<String>> {
 /// The lines are comments and assignments, so that `eval "$(cargo xtask control-plane up)"` works.
 fn told(state: &str, address: &Address) -> Vec<String> {
     vec![
-        format!("# kube-apiserver {} is {state} at {}", parts::KUBERNETES.version, address.endpoint),
+        format!("# Kubernetes {} is {state} at {}", parts::KUBERNETES.version, address.endpoint),
         format!("export KUBECONFIG={}", address.kubeconfig.display()),
     ]
 }

@@ -48,7 +48,7 @@ enum Verb {
     },
     /// Feeds nonsense to every parser.
     Fuzz(fuzz::Args),
-    /// A real API server at hand.
+    /// A real cluster at hand: API server, controllers, scheduler and simulated kubelets.
     ControlPlane(control_plane::Args),
 }
 

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! <cache>/kerf/control-plane/
-//!   kubernetes-v1.36.3/kube-apiserver, kubectl
+//!   kubernetes-v1.36.3/kube-apiserver, kubectl, …
+//!   kwok-v0.8.0/kwok, pod-ready.yaml, …      the binary, and the files of its module that it needs
 //!   kubernetes-v1.36.3.lock        held while building: a second process waits, then finds the work done
 //!   kubernetes-v1.36.3.building/   go.mod, go.sum, half-made binaries; renamed into place only when whole
 //! ```
@@ -28,6 +29,7 @@ pub type Progress<'a> = &'a dyn Fn(&str);
 #[derive(Clone, Debug)]
 pub struct Binaries {
     paths: BTreeMap<&'static str, PathBuf>,
+    root: PathBuf,
 }
 
 /// Either the binaries, or why this machine cannot have them.
@@ -44,6 +46,12 @@ impl Binaries {
             .with_context(|| format!("{name} is not among the parts that were prepared"))
     }
 
+    /// The text of one of a set's files, by its name without folders.
+    pub fn file(&self, set: &Set, name: &str) -> Result<String> {
+        let path = self.root.join(set.folder()).join(name);
+        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &Path)> {
         self.paths.iter().map(|(name, path)| (*name, path.as_path()))
     }
@@ -57,7 +65,7 @@ impl Binaries {
 /// - Caveats: without Go, and with something missing, the answer is `Skipped`; a failing build is an error.
 pub fn prepare(parts: &[Part], progress: Progress<'_>) -> Result<Prepared> {
     let root = cache_folder()?;
-    if parts.iter().any(|part| !binary_path(&root, part).is_file()) {
+    if parts.iter().any(|part| !binary_path(&root, part).is_file() || !missing_files(&root, part.set).is_empty()) {
         let Some(go) = find_on_path("go") else {
             return Ok(Prepared::Skipped(
                 "no go on PATH, and the control plane's binaries are not in the cache".to_owned(),
@@ -68,7 +76,8 @@ pub fn prepare(parts: &[Part], progress: Progress<'_>) -> Result<Prepared> {
             build_set(&go, &root, set, &of_set, progress)?;
         }
     }
-    Ok(Prepared::Ready(Binaries { paths: parts.iter().map(|part| (part.name, binary_path(&root, part))).collect() }))
+    let paths = parts.iter().map(|part| (part.name, binary_path(&root, part))).collect();
+    Ok(Prepared::Ready(Binaries { paths, root }))
 }
 
 /// `$XDG_CACHE_HOME` or `~/.cache`, then `kerf/control-plane`.
@@ -93,6 +102,18 @@ fn binary_path(root: &Path, part: &Part) -> PathBuf {
     root.join(part.set.folder()).join(part.name)
 }
 
+fn file_path(root: &Path, set: &Set, file: &str) -> PathBuf {
+    root.join(set.folder()).join(last_name(file))
+}
+
+fn last_name(file: &str) -> &str {
+    file.rsplit('/').next().unwrap_or(file)
+}
+
+fn missing_files(root: &Path, set: &Set) -> Vec<&'static str> {
+    set.files.iter().copied().filter(|file| !file_path(root, set, file).is_file()).collect()
+}
+
 fn sets(parts: &[Part]) -> Vec<&'static Set> {
     let mut sets: Vec<&'static Set> = Vec::new();
     for part in parts {
@@ -109,31 +130,53 @@ fn build_set(go: &Path, root: &Path, set: &Set, parts: &[&Part], progress: Progr
     // Held until the end of this function, and let go by the system if we die.
     let _lock = lock(&root.join(format!("{}.lock", set.folder())), &label, progress)?;
     let missing: Vec<&Part> = parts.iter().copied().filter(|part| !binary_path(root, part).is_file()).collect();
-    if missing.is_empty() {
+    let files = missing_files(root, set);
+    if missing.is_empty() && files.is_empty() {
         return Ok(());
     }
 
-    let began = Instant::now();
-    let names: Vec<&str> = missing.iter().map(|part| part.name).collect();
-    progress(&format!("control plane: building {} of {label}, once for this machine; some minutes", names.join(", ")));
     let work = root.join(format!("{}.building", set.folder()));
     if work.exists() {
         fs::remove_dir_all(&work).context("cannot clear an interrupted build")?;
     }
     let output = work.join("bin");
     fs::create_dir_all(&output).context("cannot make the build folder")?;
-
-    go::resolve(go, &work, set, &missing, progress).with_context(|| format!("cannot resolve {label}"))?;
-    go::compile(go, &work, &output, set, &missing, progress).with_context(|| format!("cannot build {label}"))?;
-
     let folder = root.join(set.folder());
     fs::create_dir_all(&folder).context("cannot make the folder of binaries")?;
-    for part in &missing {
-        fs::rename(output.join(part.name), folder.join(part.name))
-            .with_context(|| format!("cannot move {} into the cache", part.name))?;
+    if !missing.is_empty() {
+        build_parts(go, &work, &output, set, &missing, progress)?;
     }
-    fs::remove_dir_all(&work).context("cannot clear the build folder")?;
-    progress(&format!("control plane: built {} of {label} in {} s", names.join(", "), began.elapsed().as_secs()));
+    if !files.is_empty() {
+        let module = go::module_folder(go, &work, set).with_context(|| format!("cannot fetch {label}"))?;
+        for file in files {
+            fs::copy(module.join(file), output.join(last_name(file)))
+                .with_context(|| format!("{label} has no {file}"))?;
+        }
+    }
+    let made = fs::read_dir(&output).context("cannot look at what was built")?;
+    for entry in made {
+        let name = entry.context("cannot look at what was built")?.file_name();
+        fs::rename(output.join(&name), folder.join(&name))
+            .with_context(|| format!("cannot move {} into the cache", name.display()))?;
+    }
+    fs::remove_dir_all(&work).context("cannot clear the build folder")
+}
+
+fn build_parts(
+    go: &Path,
+    work: &Path,
+    output: &Path,
+    set: &Set,
+    parts: &[&Part],
+    progress: Progress<'_>,
+) -> Result<()> {
+    let began = Instant::now();
+    let label = format!("{} {}", set.name, set.version);
+    let names = parts.iter().map(|part| part.name).collect::<Vec<_>>().join(", ");
+    progress(&format!("control plane: building {names} of {label}, once for this machine; some minutes"));
+    go::resolve(go, work, set, parts, progress).with_context(|| format!("cannot resolve {label}"))?;
+    go::compile(go, work, output, set, parts, progress).with_context(|| format!("cannot build {label}"))?;
+    progress(&format!("control plane: built {names} of {label} in {} s", began.elapsed().as_secs()));
     Ok(())
 }
 

@@ -20,7 +20,7 @@ pub(super) struct Credentials {
     pub(super) service_account_key: PathBuf,
     pub(super) service_account_public_key: PathBuf,
     pub(super) token_file: PathBuf,
-    ca_file: PathBuf,
+    pub(super) ca_file: PathBuf,
 }
 
 impl Credentials {

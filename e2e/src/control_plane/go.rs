@@ -30,6 +30,13 @@ pub(super) fn resolve(go: &Path, work: &Path, set: &Set, parts: &[&Part], progre
     run(&mut get, &format!("{}: resolving", set.name), "modules", progress)
 }
 
+/// The folder of the set's module in Go's cache, fetched if it is not there.
+pub(super) fn module_folder(go: &Path, work: &Path, set: &Set) -> Result<PathBuf> {
+    let module_at = format!("{}@{}", set.module, set.version);
+    let download: Download = json_of(go_command(go, work).args(["mod", "download", "-json", &module_at]))?;
+    Ok(download.dir)
+}
+
 /// Builds each part's binary into the folder `output`.
 pub(super) fn compile(
     go: &Path,
@@ -148,6 +155,8 @@ fn run(command: &mut Command, label: &str, unit: &str, progress: Progress<'_>) -
 struct Download {
     #[serde(rename = "GoMod")]
     go_mod: PathBuf,
+    #[serde(rename = "Dir")]
+    dir: PathBuf,
 }
 
 #[derive(Deserialize)]

@@ -13,6 +13,8 @@ pub struct Set {
     pub staging: Staging,
     /// `-X` values: a variable of a package, and what it shall say.
     pub stamps: &'static [(&'static str, &'static str)],
+    /// Files of the module that its binaries are useless without: kept in the cache beside them, never in our repository.
+    pub files: &'static [&'static str],
 }
 
 /// What to do about modules which the set's own go.mod replaces by folders of its repository. Such a replacement binds only
@@ -47,6 +49,7 @@ pub static KUBERNETES: Set = Set {
         ("k8s.io/component-base/version.gitMajor", "1"),
         ("k8s.io/component-base/version.gitMinor", "36"),
     ],
+    files: &[],
 };
 
 pub static ETCD: Set = Set {
@@ -55,11 +58,26 @@ pub static ETCD: Set = Set {
     version: "v3.7.3",
     staging: Staging::AsRequired,
     stamps: &[],
+    files: &[],
 };
 
-/// Simulated kubelets for the real control plane.
-pub static KWOK: Set =
-    Set { name: "kwok", module: "sigs.k8s.io/kwok", version: "v0.8.0", staging: Staging::AsRequired, stamps: &[] };
+/// Simulated kubelets for the real control plane. The files are the definition of its `Stage` and the stages themselves: what
+/// happens to a node and to a pod, and how soon.
+pub static KWOK: Set = Set {
+    name: "kwok",
+    module: "sigs.k8s.io/kwok",
+    version: "v0.8.0",
+    staging: Staging::AsRequired,
+    stamps: &[],
+    files: &[
+        "kustomize/crd/bases/kwok.x-k8s.io_stages.yaml",
+        "kustomize/stage/node/fast/node-initialize.yaml",
+        "kustomize/stage/node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
+        "kustomize/stage/pod/fast/pod-ready.yaml",
+        "kustomize/stage/pod/fast/pod-complete.yaml",
+        "kustomize/stage/pod/fast/pod-delete.yaml",
+    ],
+};
 
 /// Everything needed for an API server and for looking at it.
 pub static API_SERVER: &[Part] = &[

@@ -14,7 +14,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::build::{self, Prepared, Progress};
-use super::{Address, launch, parts};
+use super::{Address, Extent, launch};
 
 /// A killed server is gone in milliseconds, unless the machine is very busy.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
@@ -34,7 +34,7 @@ struct Record {
 
 /// Starts the standing control plane, unless it stands already.
 pub fn up(progress: Progress<'_>) -> Result<Up> {
-    let binaries = match build::prepare(parts::API_SERVER, progress)? {
+    let binaries = match build::prepare(Extent::Cluster.parts(), progress)? {
         Prepared::Ready(binaries) => binaries,
         Prepared::Skipped(reason) => return Ok(Up::Skipped(reason)),
     };
@@ -55,7 +55,7 @@ pub fn up(progress: Progress<'_>) -> Result<Up> {
         .mode(0o700)
         .create(&folder)
         .with_context(|| format!("cannot make {}", folder.display()))?;
-    let (processes, address) = launch(&binaries, &folder)?;
+    let (processes, address) = launch::launch(Extent::Cluster, &binaries, &folder)?;
     let record = Record { address: address.clone(), pids: processes.pids() };
     fs::write(record_path(&folder), serde_json::to_vec_pretty(&record)?).context("cannot write down what runs")?;
     processes.release();
