@@ -1,0 +1,339 @@
+//! The two stages: how they are raised, and what a test does on either.
+
+use std::cell::RefCell;
+use std::panic::{self, AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{OnceLock, PoisonError, RwLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use kerf_e2e::client::{Answer, Client, Next, Watch};
+use kerf_e2e::control_plane::{self, Address, Started, build, parts};
+use serde_json::{Value, json};
+
+use crate::Test;
+
+/// Most things happen within milliseconds; a cluster whose machine compiles beside it may take its time.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+const POLL_EVERY: Duration = Duration::from_millis(15);
+
+/// The label and the taint of a test's own nodes.
+pub(crate) const NODE_OF: &str = "kerf.test/namespace";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    Embedded,
+    Real,
+}
+
+/// Both clusters, raised when the first test comes.
+#[derive(Default)]
+pub(crate) struct Stages {
+    embedded: Running,
+    real: Running,
+}
+
+#[derive(Default)]
+struct Running {
+    /// The cluster, or why there is none.
+    cluster: OnceLock<Result<Cluster, String>>,
+    /// Held by every test, and by one that wants to be alone for itself.
+    occupied: RwLock<()>,
+    passed: AtomicUsize,
+    failed: AtomicUsize,
+    skipped: AtomicUsize,
+}
+
+struct Cluster {
+    address: Address,
+    /// Ends with us.
+    _plane: Plane,
+}
+
+enum Plane {
+    Real(#[expect(dead_code, reason = "kept alive, not looked at")] Box<control_plane::ControlPlane>),
+}
+
+/// One test's place: a client with every right, and a namespace of its own.
+pub(crate) struct Stage {
+    pub(crate) which: Which,
+    pub(crate) client: Client,
+    #[expect(dead_code, reason = "for tests that run kubectl")]
+    pub(crate) kubeconfig: PathBuf,
+    pub(crate) namespace: String,
+}
+
+thread_local! {
+    static LAST_PANIC: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Tests run beside each other, so a panic is kept for the list of failures, place and words, instead of told at once.
+pub(crate) fn keep_panics() {
+    panic::set_hook(Box::new(|panic| LAST_PANIC.set(panic.to_string())));
+}
+
+impl Which {
+    pub(crate) const ALL: [Self; 2] = [Self::Embedded, Self::Real];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Embedded => "embedded",
+            Self::Real => "real",
+        }
+    }
+}
+
+impl Stages {
+    /// Runs one test. `Some` is why it did not run.
+    pub(crate) fn run(&self, which: Which, namespace: String, test: Test) -> Result<Option<String>, String> {
+        let running = self.of(which);
+        let cluster = match running.cluster.get_or_init(|| raise(which)) {
+            Ok(cluster) => cluster,
+            Err(reason) => {
+                running.skipped.fetch_add(1, Ordering::Relaxed);
+                return Ok(Some(reason.clone()));
+            }
+        };
+        let (mut _shared, mut _alone) = (None, None);
+        if test.is_alone {
+            _alone = Some(running.occupied.write().unwrap_or_else(PoisonError::into_inner));
+        } else {
+            _shared = Some(running.occupied.read().unwrap_or_else(PoisonError::into_inner));
+        }
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            let stage = Stage::open(which, &cluster.address, namespace);
+            (test.body)(&stage);
+        }));
+        match outcome {
+            Ok(()) => {
+                running.passed.fetch_add(1, Ordering::Relaxed);
+                Ok(None)
+            }
+            Err(_) => {
+                running.failed.fetch_add(1, Ordering::Relaxed);
+                Err(LAST_PANIC.take())
+            }
+        }
+    }
+
+    /// A line for each stage: what `cargo xtask test` shows at its end.
+    pub(crate) fn summary(&self) -> Vec<String> {
+        Which::ALL.map(|which| self.of(which).summary(which)).into()
+    }
+
+    fn of(&self, which: Which) -> &Running {
+        match which {
+            Which::Embedded => &self.embedded,
+            Which::Real => &self.real,
+        }
+    }
+}
+
+impl Running {
+    fn summary(&self, which: Which) -> String {
+        let count = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
+        let (passed, failed, skipped) = (count(&self.passed), count(&self.failed), count(&self.skipped));
+        match self.cluster.get() {
+            Some(Err(reason)) => format!("twin tests on {}: skipped: {reason}: {skipped} tests", which.name()),
+            _ => format!("twin tests on {}: {passed} passed, {failed} failed", which.name()),
+        }
+    }
+}
+
+fn raise(which: Which) -> Result<Cluster, String> {
+    let began = Instant::now();
+    let (cluster, what) = match which {
+        Which::Embedded => return Err("the embedded control plane is not there yet".to_owned()),
+        Which::Real => match control_plane::start_cluster(&build::to_stderr) {
+            Ok(Started::Ready(plane)) => {
+                let address = plane.address().clone();
+                (Cluster { address, _plane: Plane::Real(plane) }, format!("Kubernetes {}", parts::KUBERNETES.version))
+            }
+            Ok(Started::Skipped(reason)) => return Err(reason),
+            // A cluster that should start and does not is a failure of every test, not a reason to skip them.
+            Err(error) => panic!("the real cluster does not start: {error:#}"),
+        },
+    };
+    build::to_stderr(&format!("{}: {what} ready after {} ms", which.name(), began.elapsed().as_millis()));
+    Ok(cluster)
+}
+
+impl Stage {
+    fn open(which: Which, address: &Address, namespace: String) -> Self {
+        let client = Client::new(address).unwrap();
+        let stage = Self { which, client, kubeconfig: address.kubeconfig.clone(), namespace };
+        stage.create("/api/v1/namespaces", &json!({"metadata": {"name": stage.namespace}}));
+        // Pods are refused until their service account is there.
+        let account = stage.object("v1", "serviceaccounts", "default");
+        stage.wait_for("the service account of a new namespace", || stage.client.get(&account).unwrap().is_success());
+        stage
+    }
+
+    /// Where a resource of the test's namespace is listed and created: `at("apps/v1", "deployments")`.
+    pub(crate) fn at(&self, api_version: &str, plural: &str) -> String {
+        format!("{}/namespaces/{}/{plural}", root(api_version), self.namespace)
+    }
+
+    pub(crate) fn object(&self, api_version: &str, plural: &str, name: &str) -> String {
+        format!("{}/{name}", self.at(api_version, plural))
+    }
+
+    pub(crate) fn pods(&self) -> String {
+        self.at("v1", "pods")
+    }
+
+    pub(crate) fn config_maps(&self) -> String {
+        self.at("v1", "configmaps")
+    }
+
+    /// A name for something outside of namespaces, which no other test has.
+    pub(crate) fn unique(&self, name: &str) -> String {
+        format!("{name}-{}", self.namespace)
+    }
+
+    /// A node with a simulated kubelet, 8 CPUs and 16 GiB unless `change` says otherwise, ready when this returns. It is for this
+    /// test alone: it has a taint, which `toleration` tolerates, and it goes with the test. Gives back its name.
+    #[track_caller]
+    pub(crate) fn add_node(&self, name: &str, change: impl FnOnce(&mut Value)) -> String {
+        let name = self.unique(name);
+        let capacity = json!({"cpu": "8", "memory": "16Gi", "pods": "110", "ephemeral-storage": "100Gi"});
+        let mut node = json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {
+                "name": name,
+                "annotations": {"kwok.x-k8s.io/node": "fake"},
+                "labels": {NODE_OF: self.namespace, "kubernetes.io/hostname": name},
+            },
+            "spec": {"taints": [{"key": NODE_OF, "value": self.namespace, "effect": "NoSchedule"}]},
+            "status": {"capacity": capacity, "allocatable": capacity},
+        });
+        change(&mut node);
+        self.create("/api/v1/nodes", &node);
+        let path = format!("/api/v1/nodes/{name}");
+        self.wait_for("a new node to be ready and without the taint of one that is not", || {
+            let node = self.read(&path);
+            let of_type = |condition: &&Value| condition["type"] == "Ready";
+            let is_ready = node["status"]["conditions"].as_array().into_iter().flatten().find(of_type);
+            let mut taints = node["spec"]["taints"].as_array().into_iter().flatten();
+            is_ready.is_some_and(|condition| condition["status"] == "True")
+                && !taints.any(|taint| taint["key"] == "node.kubernetes.io/not-ready")
+        });
+        name
+    }
+
+    /// For pods that may run on the nodes of this test.
+    pub(crate) fn toleration(&self) -> Value {
+        json!({"key": NODE_OF, "operator": "Equal", "value": self.namespace, "effect": "NoSchedule"})
+    }
+
+    /// Creates an object that must be welcome, and gives it back as stored.
+    #[track_caller]
+    pub(crate) fn create(&self, path: &str, body: &Value) -> Value {
+        let answer = self.client.post(path, body).unwrap();
+        assert_eq!(answer.status, 201, "POST {path}: {}", answer.message());
+        answer.body
+    }
+
+    /// Reads something that must be there.
+    #[track_caller]
+    pub(crate) fn read(&self, path: &str) -> Value {
+        let answer = self.client.get(path).unwrap();
+        assert_eq!(answer.status, 200, "GET {path}: {}", answer.message());
+        answer.body
+    }
+
+    #[track_caller]
+    pub(crate) fn replace(&self, path: &str, body: &Value) -> Value {
+        let answer = self.client.put(path, body).unwrap();
+        assert_eq!(answer.status, 200, "PUT {path}: {}", answer.message());
+        answer.body
+    }
+
+    /// `kind` is `json`, `merge` or `strategic-merge`.
+    #[track_caller]
+    pub(crate) fn patch(&self, path: &str, kind: &str, body: &Value) -> Value {
+        let answer = self.client.patch(path, kind, body).unwrap();
+        assert_eq!(answer.status, 200, "PATCH {path}: {}", answer.message());
+        answer.body
+    }
+
+    /// Server-side apply; `query` may say `force=true`.
+    pub(crate) fn apply(&self, path: &str, manager: &str, query: &str, body: &Value) -> Answer {
+        let path = format!("{path}?fieldManager={manager}&{query}");
+        self.client.call("PATCH", &path).typed("application/apply-patch+yaml", body.to_string()).send().unwrap()
+    }
+
+    #[track_caller]
+    pub(crate) fn delete(&self, path: &str) -> Value {
+        let answer = self.client.delete(path).unwrap();
+        assert!(answer.is_success(), "DELETE {path}: {}", answer.message());
+        answer.body
+    }
+
+    pub(crate) fn is_gone(&self, path: &str) -> bool {
+        self.client.get(path).unwrap().status == 404
+    }
+
+    #[track_caller]
+    pub(crate) fn watch(&self, path: &str) -> Watch {
+        match self.client.watch(path).unwrap() {
+            Ok(watch) => watch,
+            Err(answer) => panic!("GET {path}: {} {}", answer.status, answer.message()),
+        }
+    }
+
+    /// Waits until it holds.
+    #[track_caller]
+    pub(crate) fn wait_for(&self, what: &str, mut holds: impl FnMut() -> bool) {
+        self.wait_some(what, || holds().then_some(()));
+    }
+
+    /// Waits until there is something, and gives it back.
+    #[track_caller]
+    pub(crate) fn wait_some<T>(&self, what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+        let deadline = Instant::now() + WAIT_MAX;
+        loop {
+            if let Some(found) = probe() {
+                return found;
+            }
+            assert!(Instant::now() < deadline, "waited in vain for: {what}");
+            thread::sleep(POLL_EVERY);
+        }
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        let _ = self.client.delete(&format!("/api/v1/nodes?labelSelector={NODE_OF}={}", self.namespace));
+        // What else a test left behind goes with its namespace; nobody waits for it.
+        let _ = self.client.delete(&format!("/api/v1/namespaces/{}", self.namespace));
+    }
+}
+
+fn root(api_version: &str) -> String {
+    if api_version == "v1" { "/api/v1".to_owned() } else { format!("/apis/{api_version}") }
+}
+
+/// The next event of a watch, which must come.
+#[track_caller]
+pub(crate) fn next_event(watch: &Watch) -> Value {
+    match watch.next(WAIT_MAX) {
+        Next::Event(event) => event,
+        other => panic!("a watch should have an event, and has: {other:?}"),
+    }
+}
+
+/// The next event as `("ADDED", "name")`.
+#[track_caller]
+pub(crate) fn next_change(watch: &Watch) -> (String, String) {
+    let event = next_event(watch);
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    (text(&event["type"]), text(&event["object"]["metadata"]["name"]))
+}
+
+/// Where our own manifests lie.
+#[expect(dead_code, reason = "for tests that install our definitions")]
+pub(crate) fn definitions() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/crds"))
+}
