@@ -1,1 +1,102 @@
-//! To come in this change.
+//! The controllers of workloads: Deployments, ReplicaSets and the other owners of pods, disruption budgets, what every
+//! namespace gets, and the cleaning up of pods that nobody else would delete.
+//!
+//! ```text
+//! change ─▶ World (facts) ─▶ Queue: who has to look again ─▶ a desk's decision over the facts ─▶ Hands
+//! ```
+//!
+//! They share one picture of the cluster and one queue, and write under one name, as the parts of the real
+//! kube-controller-manager do. Each desk looks at one object at a time and does what is missing: looking twice does nothing
+//! more, and a look that failed is repeated after a while. Deleting what lost its owner and emptying namespaces is not done here.
+
+mod deployment;
+mod facts;
+mod hash;
+mod owner;
+mod queue;
+mod replicas;
+mod route;
+mod selector;
+mod share;
+mod world;
+
+use jiff::Timestamp;
+
+use self::queue::Queue;
+use self::world::World;
+use crate::drive::Controller;
+use crate::error::ApiError;
+use crate::hands::Hands;
+use crate::store::{Change, Key};
+
+/// When to look again, or why it did not work out.
+pub(crate) type Synced = Result<Option<Timestamp>, ApiError>;
+
+/// All of them, as one controller.
+#[derive(Debug, Default)]
+pub struct Workloads {
+    world: World,
+    queue: Queue<Task>,
+}
+
+/// One object for one desk to look at. Owners come before what they own, so that a step and its consequences share a turn.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Task {
+    desk: Desk,
+    key: Key,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Desk {
+    Deployment,
+    ReplicaSet,
+    ReplicationController,
+}
+
+impl Controller for Workloads {
+    fn name(&self) -> &'static str {
+        "kube-controller-manager"
+    }
+
+    fn observe(&mut self, change: &Change) {
+        let tasks = match (change.resource.group.as_str(), change.resource.plural.as_str()) {
+            ("", "pods") => {
+                let (before, after) = self.world.pods.observe(change);
+                route::pod(&self.world, before.as_deref(), after.as_deref())
+            }
+            _ => {
+                self.world.observe(change);
+                route::other(&self.world, change)
+            }
+        };
+        for task in tasks {
+            self.queue.add(task);
+        }
+    }
+
+    fn work(&mut self, hands: &mut Hands<'_>) -> Option<Timestamp> {
+        for task in self.queue.take_due(hands.now()) {
+            match self.look(hands, &task) {
+                Ok(again) => {
+                    self.queue.succeeded(&task);
+                    if let Some(again) = again {
+                        self.queue.add_at(task, again);
+                    }
+                }
+                Err(_) => self.queue.failed(task, hands.now()),
+            }
+        }
+        self.queue.next()
+    }
+}
+
+impl Workloads {
+    fn look(&self, hands: &mut Hands<'_>, task: &Task) -> Synced {
+        let (world, key) = (&self.world, &task.key);
+        match task.desk {
+            Desk::Deployment => deployment::sync(world, hands, key),
+            Desk::ReplicaSet => replicas::sync_replica_set(world, hands, key),
+            Desk::ReplicationController => replicas::sync_replication_controller(world, hands, key),
+        }
+    }
+}
