@@ -1,1 +1,348 @@
-//! To come in this change.
+//! Kubelets for all simulated nodes: they register machines, keep their leases, and run the pods that are bound to them.
+//!
+//! ```text
+//! Machines (a cloud's power buttons) ─┐                         ┌─▶ nodes: registration, conditions, CSINode, lease
+//! nodes marked `kwok.x-k8s.io/node: fake` ─▶ seats: one kubelet each ─┤
+//! pods bound to a seat's node ────────┘                         └─▶ pods: admission, life (script.rs, life.rs), status, end
+//! ```
+//!
+//! One controller runs them all; what is due next stands on one agenda. Nothing really runs: a pod does what `script` reads off it.
+//!
+//! What a real kubelet does and these do not: static pods, real probes, in-place resize, eviction under pressure, preemption for critical
+//! pods, waiting for missing ConfigMaps and Secrets.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{Node, ObjectReference, Taint};
+
+use crate::drive::Controller;
+use crate::hands::{Event, Hands};
+use crate::store::{Change, ChangeKind, Key, Stored};
+
+mod admission;
+pub(crate) mod agenda;
+pub(crate) mod amount;
+mod life;
+mod machine;
+mod node;
+mod pods;
+mod script;
+mod seats;
+pub(crate) mod selector;
+mod status;
+mod volumes;
+
+pub use machine::{CsiDriver, Machine, Machines, Trouble};
+pub use script::Pace;
+
+pub(crate) use node::LEASE_NAMESPACE;
+pub(crate) use volumes::{claims_of, volume_name};
+
+use admission::{Port, Room};
+use agenda::Agenda;
+use amount::{Amounts, amounts};
+use life::{Images, Life};
+use node::{FAKE, Health};
+
+/// How the kubelets of a cluster behave.
+#[derive(Clone, Debug)]
+pub struct KubeletOptions {
+    pub pace: Pace,
+    /// How often a lease is renewed.
+    pub lease_every: SignedDuration,
+    /// How often a node's status is posted though nothing changed.
+    pub status_every: SignedDuration,
+    /// Whether pods' and nodes' everyday events are told. Refusals always are.
+    pub tells_events: bool,
+}
+
+impl Default for KubeletOptions {
+    fn default() -> Self {
+        Self {
+            pace: Pace::brisk(),
+            lease_every: SignedDuration::from_secs(10),
+            status_every: SignedDuration::from_mins(5),
+            tells_events: true,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Kubelets {
+    options: KubeletOptions,
+    machines: Machines,
+    seats: BTreeMap<String, Seat>,
+    /// Every pod that is bound to some node, ours or not.
+    pods: BTreeMap<Key, Arc<Stored>>,
+    pods_of: BTreeMap<String, BTreeSet<Key>>,
+    homes: BTreeMap<Key, Home>,
+    /// Pods that wait for a claim, by claim.
+    waiting_for: BTreeMap<Key, BTreeSet<Key>>,
+    changed_nodes: BTreeSet<String>,
+    to_do: VecDeque<Key>,
+    is_to_do: BTreeSet<Key>,
+    agenda: Agenda<Due>,
+    n_nodes_seen: u32,
+    n_pods_seen: u32,
+}
+
+/// One kubelet.
+#[derive(Debug)]
+struct Seat {
+    /// None for a node that somebody made by hand.
+    machine: Option<Machine>,
+    power: Power,
+    node: Option<Seen>,
+    health: Health,
+    room: Room,
+    images: Images,
+    internal_ip: String,
+    /// Volumes of the pods here, and how many pods use each.
+    volumes: BTreeMap<String, u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Power {
+    Booting,
+    Up,
+    Off,
+}
+
+/// A node as the server has it.
+#[derive(Clone, Debug, PartialEq)]
+struct Seen {
+    uid: String,
+    labels: BTreeMap<String, String>,
+    taints: Vec<Taint>,
+    allocatable: Amounts,
+    is_fake: bool,
+    is_ready: bool,
+    internal_ip: Option<String>,
+    attached: BTreeSet<String>,
+}
+
+/// A pod that was let in.
+#[derive(Debug)]
+struct Home {
+    node: String,
+    uid: String,
+    life: Life,
+    requests: Amounts,
+    ports: Vec<Port>,
+    pod_ip: String,
+    volumes: Vec<String>,
+    uses_host_network: bool,
+    /// The revision of our own last write: that one is no news.
+    written: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    Boot(String),
+    Ready(String),
+    Status(String),
+    Lease(String),
+    Pod(Key),
+}
+
+impl Kubelets {
+    #[must_use]
+    pub fn new(options: KubeletOptions) -> Self {
+        Self {
+            options,
+            machines: Machines::default(),
+            seats: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            pods_of: BTreeMap::new(),
+            homes: BTreeMap::new(),
+            waiting_for: BTreeMap::new(),
+            changed_nodes: BTreeSet::new(),
+            to_do: VecDeque::new(),
+            is_to_do: BTreeSet::new(),
+            agenda: Agenda::default(),
+            n_nodes_seen: 0,
+            n_pods_seen: 0,
+        }
+    }
+
+    /// The power buttons of these kubelets' machines.
+    #[must_use]
+    pub fn machines(&self) -> Machines {
+        self.machines.clone()
+    }
+
+    fn note(&mut self, pod: Key) {
+        if self.is_to_do.insert(pod.clone()) {
+            self.to_do.push_back(pod);
+        }
+    }
+
+    fn note_pods_of(&mut self, node: &str) {
+        for pod in self.pods_of.get(node).cloned().unwrap_or_default() {
+            self.note(pod);
+        }
+    }
+
+    fn observe_pod(&mut self, change: &Change) {
+        let key = change.object.key.clone();
+        let node = change.object.field("spec.nodeName").unwrap_or_default();
+        if node.is_empty() {
+            return;
+        }
+        if change.kind == ChangeKind::Deleted {
+            self.pods.remove(&key);
+            if let Some(pods) = self.pods_of.get_mut(node) {
+                pods.remove(&key);
+                if pods.is_empty() {
+                    self.pods_of.remove(node);
+                }
+            }
+        } else {
+            self.pods.insert(key.clone(), change.object.clone());
+            self.pods_of.entry(node.to_owned()).or_default().insert(key.clone());
+        }
+        let is_own = self.homes.get(&key).is_some_and(|home| home.written == change.object.revision);
+        if change.kind == ChangeKind::Deleted || (!is_own && self.seats.contains_key(node)) {
+            self.note(key);
+        }
+    }
+
+    fn observe_node(&mut self, change: &Change) {
+        let name = &change.object.key.name;
+        let seen = match change.kind {
+            ChangeKind::Deleted => None,
+            ChangeKind::Added | ChangeKind::Modified => change.object.read::<Node>().as_ref().map(Seen::of),
+        };
+        let is_ours = self.seats.contains_key(name) || seen.as_ref().is_some_and(|seen| seen.is_fake);
+        if !is_ours {
+            return;
+        }
+        if !self.seats.contains_key(name) {
+            let internal_ip = seen.as_ref().and_then(|seen| seen.internal_ip.clone()).unwrap_or_else(|| self.node_ip());
+            self.seats.insert(name.clone(), Seat::new(None, name, internal_ip, Power::Up));
+        }
+        if let Some(seat) = self.seats.get_mut(name) {
+            seat.see(seen);
+            self.changed_nodes.insert(name.clone());
+        }
+    }
+
+    /// Addresses follow from the order of arrival: nodes have one half of `10.0.0.0/8`, pods the other.
+    fn node_ip(&mut self) -> String {
+        self.n_nodes_seen = self.n_nodes_seen.wrapping_add(1);
+        address(10 << 24, self.n_nodes_seen)
+    }
+
+    fn pod_ip(&mut self) -> String {
+        self.n_pods_seen = self.n_pods_seen.wrapping_add(1);
+        address((10 << 24) | (1 << 23), self.n_pods_seen)
+    }
+}
+
+impl Controller for Kubelets {
+    fn name(&self) -> &'static str {
+        "kubelet"
+    }
+
+    fn observe(&mut self, change: &Change) {
+        match (change.resource.group.as_str(), change.resource.plural.as_str()) {
+            ("", "pods") => self.observe_pod(change),
+            ("", "nodes") => self.observe_node(change),
+            ("", "persistentvolumeclaims") => {
+                for pod in self.waiting_for.get(&change.object.key).cloned().unwrap_or_default() {
+                    self.note(pod);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn work(&mut self, hands: &mut Hands<'_>) -> Option<Timestamp> {
+        for order in self.machines.take() {
+            self.obey(order, hands.now());
+        }
+        while let Some(node) = self.changed_nodes.pop_first() {
+            self.node_changed(&node, hands.now());
+        }
+        while let Some(pod) = self.to_do.pop_front() {
+            self.is_to_do.remove(&pod);
+            self.tend(&pod, hands);
+        }
+        while let Some(due) = self.agenda.take_due(hands.now()) {
+            match due {
+                Due::Boot(node) => self.register(&node, hands),
+                Due::Ready(node) => self.come_up(&node, hands),
+                Due::Status(node) => self.post_status(&node, hands),
+                Due::Lease(node) => self.renew_lease(&node, hands),
+                Due::Pod(pod) => self.tend(&pod, hands),
+            }
+        }
+        if self.to_do.is_empty() { self.agenda.next() } else { Some(hands.now()) }
+    }
+}
+
+impl Seat {
+    fn new(machine: Option<Machine>, name: &str, internal_ip: String, power: Power) -> Self {
+        Self {
+            machine,
+            power,
+            node: None,
+            health: Health::default(),
+            room: Room { name: name.to_owned(), ..Room::default() },
+            images: Images::default(),
+            internal_ip,
+            volumes: BTreeMap::new(),
+        }
+    }
+
+    fn see(&mut self, seen: Option<Seen>) {
+        if let Some(seen) = &seen {
+            self.room.labels.clone_from(&seen.labels);
+            self.room.taints.clone_from(&seen.taints);
+            self.room.allocatable.clone_from(&seen.allocatable);
+            if let Some(ip) = &seen.internal_ip {
+                self.internal_ip.clone_from(ip);
+            }
+        }
+        self.node = seen;
+    }
+
+    /// Whether the kubelet runs and has registered its node. (It goes on running pods when the node object goes away under it.)
+    fn is_up(&self) -> bool {
+        self.power == Power::Up
+    }
+}
+
+impl Seen {
+    fn of(node: &Node) -> Self {
+        let meta = &node.metadata;
+        let status = node.status.as_ref();
+        let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+        let addresses = status.and_then(|status| status.addresses.as_deref()).unwrap_or_default();
+        let attached = status.and_then(|status| status.volumes_attached.as_deref()).unwrap_or_default();
+        let mark = meta.annotations.as_ref().and_then(|annotations| annotations.get(FAKE.0));
+        Self {
+            uid: meta.uid.clone().unwrap_or_default(),
+            labels: meta.labels.clone().unwrap_or_default(),
+            taints: node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default(),
+            allocatable: amounts(status.and_then(|status| status.allocatable.as_ref())),
+            is_fake: mark.is_some_and(|mark| mark == FAKE.1),
+            is_ready: conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True"),
+            internal_ip: addresses
+                .iter()
+                .find(|address| address.type_ == "InternalIP")
+                .map(|address| address.address.clone()),
+            attached: attached.iter().map(|volume| volume.name.clone()).collect(),
+        }
+    }
+}
+
+fn address(base: u32, n: u32) -> String {
+    std::net::Ipv4Addr::from(base | (n & 0x007f_ffff)).to_string()
+}
+
+fn tell(hands: &mut Hands<'_>, about: ObjectReference, kind: &str, reason: &str, note: String) {
+    hands.event(Event { about, kind, reason, action: "", note, component: "kubelet" });
+}
