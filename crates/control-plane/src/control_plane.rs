@@ -16,10 +16,12 @@ use crate::definitions::Definitions;
 use crate::dice::Dice;
 use crate::drive::{Controller, Drive, Round};
 use crate::garbage::GarbageCollector;
+use crate::kubelet::{KubeletOptions, Kubelets, Machines};
 use crate::namespaces::Namespaces;
 use crate::serve;
 use crate::server::Server;
 use crate::service::Service;
+use crate::workloads::Workloads;
 
 /// However far away the next wish is, the loop looks up now and then: cheap, and a lost wake-up heals.
 const LOOK_UP_EVERY: Duration = Duration::from_secs(1);
@@ -34,11 +36,12 @@ pub struct Options {
     pub port: u16,
     /// Without them only the API server is there.
     pub with_controllers: bool,
+    pub kubelets: KubeletOptions,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { clock: Clock::real(), seed: 1, port: 0, with_controllers: true }
+        Self { clock: Clock::real(), seed: 1, port: 0, with_controllers: true, kubelets: KubeletOptions::default() }
     }
 }
 
@@ -54,6 +57,7 @@ pub struct Address {
 pub struct ControlPlane {
     server: Server,
     drive: Arc<Mutex<Drive>>,
+    machines: Machines,
     address: Option<Address>,
     stop: Arc<AtomicBool>,
     stop_serving: Option<watch::Sender<bool>>,
@@ -66,10 +70,19 @@ impl ControlPlane {
     #[must_use]
     pub fn in_process(options: &Options) -> Self {
         let server = Server::new(options.clock.clone(), options.seed);
-        let controllers = if options.with_controllers { controllers(options) } else { api_controllers() };
+        let kubelets = Kubelets::new(options.kubelets.clone());
+        let machines = kubelets.machines();
+        let controllers = if options.with_controllers { controllers(kubelets) } else { api_controllers() };
+        let drive = Drive::new(controllers, options.seed);
+        let (nudge, bell) = (drive.nudge(), server.clone());
+        machines.on_press(move || {
+            nudge.give();
+            bell.ring();
+        });
         Self {
             server,
-            drive: Arc::new(Mutex::new(Drive::new(controllers, options.seed))),
+            drive: Arc::new(Mutex::new(drive)),
+            machines,
             address: None,
             stop: Arc::new(AtomicBool::new(false)),
             stop_serving: None,
@@ -95,6 +108,12 @@ impl ControlPlane {
     #[must_use]
     pub fn service(&self) -> Service {
         Service::new(self.server.clone())
+    }
+
+    /// The power buttons of the simulated machines.
+    #[must_use]
+    pub fn machines(&self) -> &Machines {
+        &self.machines
     }
 
     /// None for one without a socket.
@@ -219,6 +238,9 @@ fn api_controllers() -> Vec<Box<dyn Controller>> {
 }
 
 /// Every controller of a cluster, in the order in which they work.
-fn controllers(_options: &Options) -> Vec<Box<dyn Controller>> {
-    api_controllers()
+fn controllers(kubelets: Kubelets) -> Vec<Box<dyn Controller>> {
+    let mut controllers = api_controllers();
+    controllers.push(Box::new(Workloads::default()));
+    controllers.push(Box::new(kubelets));
+    controllers
 }

@@ -7,6 +7,9 @@
 //! Under a real clock a thread does the sleeping. Under a virtual one nobody sleeps: whoever holds the control plane moves the
 //! clock, and the controllers do what is due.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use jiff::Timestamp;
 
 use crate::dice::Dice;
@@ -36,6 +39,25 @@ const ROUNDS_MAX: usize = 100_000;
 /// All controllers, and when each wants to be called.
 pub struct Drive {
     seats: Vec<Seat>,
+    nudged: Nudge,
+}
+
+/// Says that something outside the store has happened, and everybody shall work once.
+#[derive(Clone, Debug, Default)]
+pub struct Nudge(Arc<AtomicBool>);
+
+impl Nudge {
+    pub fn give(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    fn take(&self) -> bool {
+        self.0.swap(false, Ordering::AcqRel)
+    }
+
+    fn is_given(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
 }
 
 struct Seat {
@@ -62,7 +84,12 @@ impl Drive {
             let dice = Dice::for_purpose(seed, controller.name());
             Seat { controller, dice, wish: None }
         });
-        Self { seats: seats.collect() }
+        Self { seats: seats.collect(), nudged: Nudge::default() }
+    }
+
+    #[must_use]
+    pub fn nudge(&self) -> Nudge {
+        self.nudged.clone()
     }
 
     /// Shows everybody what happened, and lets everybody work once.
@@ -74,15 +101,16 @@ impl Drive {
             }
         }
         let now = state.now();
+        let everybody = self.nudged.take() || !changes.is_empty();
         for seat in &mut self.seats {
             // Without news only those work whose time has come.
-            if changes.is_empty() && seat.wish.is_none_or(|wish| wish > now) {
+            if !everybody && seat.wish.is_none_or(|wish| wish > now) {
                 continue;
             }
             let manager = seat.controller.manager();
             seat.wish = seat.controller.work(&mut Hands::new(state, manager, &mut seat.dice));
         }
-        if state.store.has_unseen() {
+        if state.store.has_unseen() || self.nudged.is_given() {
             return Round::Again;
         }
         match self.seats.iter().filter_map(|seat| seat.wish).min() {

@@ -197,7 +197,7 @@ impl Store {
         fields: Vec<(String, String)>,
     ) -> Arc<Stored> {
         self.revision += 1;
-        let stored = Arc::new(store(key.clone(), self.revision, object, fields));
+        let stored = Arc::new(Stored::new(key.clone(), self.revision, object, fields));
         let before = self.shelf(resource).objects.insert(key, Arc::clone(&stored));
         let kind = if before.is_some() { ChangeKind::Modified } else { ChangeKind::Added };
         self.note(resource, kind, Arc::clone(&stored), before);
@@ -259,34 +259,6 @@ fn in_namespace<'a>(
         .take_while(move |stored| namespace.is_empty() || stored.key.namespace == namespace)
 }
 
-fn store(key: Key, revision: u64, object: &mut Value, fields: Vec<(String, String)>) -> Stored {
-    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.insert("resourceVersion".to_owned(), Value::String(revision.to_string()));
-    }
-    let (json, head) = serialise(object);
-    let metadata = &object["metadata"];
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let labels = metadata["labels"].as_object().map(pairs).unwrap_or_default();
-    let owners = metadata["ownerReferences"].as_array().into_iter().flatten().map(|owner| Owner {
-        api_version: text(&owner["apiVersion"]),
-        kind: text(&owner["kind"]),
-        name: text(&owner["name"]),
-        uid: text(&owner["uid"]),
-        blocks_deletion: owner["blockOwnerDeletion"] == Value::Bool(true),
-    });
-    Stored {
-        key,
-        revision,
-        json,
-        head,
-        uid: text(&metadata["uid"]),
-        labels,
-        owners: owners.collect(),
-        fields,
-        is_deleting: metadata["deletionTimestamp"].is_string(),
-    }
-}
-
 fn pairs(map: &Map<String, Value>) -> Vec<(String, String)> {
     map.iter().map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect()
 }
@@ -323,11 +295,41 @@ fn serialise(object: &Value) -> (Bytes, usize) {
 }
 
 impl Stored {
+    /// What is kept of an object. It learns its revision in its metadata.
+    #[must_use]
+    pub fn new(key: Key, revision: u64, object: &mut Value, fields: Vec<(String, String)>) -> Self {
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.insert("resourceVersion".to_owned(), Value::String(revision.to_string()));
+        }
+        let (json, head) = serialise(object);
+        let metadata = &object["metadata"];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let labels = metadata["labels"].as_object().map(pairs).unwrap_or_default();
+        let owners = metadata["ownerReferences"].as_array().into_iter().flatten().map(|owner| Owner {
+            api_version: text(&owner["apiVersion"]),
+            kind: text(&owner["kind"]),
+            name: text(&owner["name"]),
+            uid: text(&owner["uid"]),
+            blocks_deletion: owner["blockOwnerDeletion"] == Value::Bool(true),
+        });
+        Self {
+            key,
+            revision,
+            json,
+            head,
+            uid: text(&metadata["uid"]),
+            labels,
+            owners: owners.collect(),
+            fields,
+            is_deleting: metadata["deletionTimestamp"].is_string(),
+        }
+    }
+
     /// The same object under another revision, as deletion events show it.
     #[must_use]
     pub fn at_revision(&self, revision: u64) -> Self {
         let mut object = self.value();
-        store(self.key.clone(), revision, &mut object, self.fields.clone())
+        Self::new(self.key.clone(), revision, &mut object, self.fields.clone())
     }
 
     /// The bytes inside the braces without `kind` and `apiVersion`.

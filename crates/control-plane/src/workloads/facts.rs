@@ -255,16 +255,8 @@ pub(crate) mod testing {
     /// What the store would keep of `object`.
     pub(crate) fn stored(object: &Value) -> Arc<Stored> {
         let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
-        Arc::new(Stored {
-            key: Key::new(&text("/metadata/namespace"), &text("/metadata/name")),
-            revision: 1,
-            json: serde_json::to_vec(object).unwrap().into(),
-            uid: text("/metadata/uid"),
-            labels: Vec::new(),
-            owners: Vec::new(),
-            fields: Vec::new(),
-            is_deleting: object.pointer("/metadata/deletionTimestamp").is_some(),
-        })
+        let key = Key::new(&text("/metadata/namespace"), &text("/metadata/name"));
+        Arc::new(Stored::new(key, 1, &mut object.clone(), Vec::new()))
     }
 
     /// Words about a pod: `web-1 running ready=10 node=a created=5 deleted cost=3 restarts=1 index=2 owner=uid label:k=v`.
