@@ -14,6 +14,7 @@ mod differential;
 mod fuzz;
 mod tidy;
 mod toolbox;
+mod wire;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -50,6 +51,8 @@ enum Verb {
     Fuzz(fuzz::Args),
     /// A real cluster at hand: API server, controllers, scheduler and simulated kubelets.
     ControlPlane(control_plane::Args),
+    /// Regenerates the field numbers of the built-in kinds (reads the Go module cache).
+    Wire,
 }
 
 fn main() -> ExitCode {
@@ -72,5 +75,6 @@ fn run(verb: Verb) -> Result<()> {
         Verb::Catalog { args } => catalog::run(&args),
         Verb::Fuzz(args) => fuzz::run(&args),
         Verb::ControlPlane(args) => control_plane::run(&args),
+        Verb::Wire => wire::run(),
     }
 }

@@ -33,6 +33,7 @@ pub mod namespaces;
 pub mod nodes;
 pub mod openapi;
 pub mod patch;
+pub mod protobuf;
 pub mod request;
 pub mod rest;
 pub mod scheduler;

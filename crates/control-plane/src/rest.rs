@@ -37,7 +37,7 @@ use crate::kind::{Resource, Subresource};
 use crate::request::{Query, Request, Target};
 use crate::schema::FieldValidation;
 use crate::state::State;
-use crate::{discovery, openapi};
+use crate::{discovery, openapi, protobuf};
 
 /// A request whose path names a resource.
 pub(crate) struct Call<'a> {
@@ -52,7 +52,15 @@ pub(crate) struct Call<'a> {
 impl State {
     /// Answers a request. Every request gets an answer; a refusal is a `Status`.
     pub fn handle(&mut self, request: &Request) -> Answer {
-        self.answer(request).unwrap_or_else(|error| Answer::refusal(&error))
+        let answer = if protobuf::is_protobuf(&request.content_type) && !request.body.is_empty() {
+            protobuf::read(&request.body).map_err(ApiError::bad_request).and_then(|tree| {
+                let body = Bytes::from(tree.to_string());
+                self.answer(&Request { content_type: "application/json".to_owned(), body, ..request.clone() })
+            })
+        } else {
+            self.answer(request)
+        };
+        answer.unwrap_or_else(|error| Answer::refusal(&error))
     }
 
     fn answer(&mut self, request: &Request) -> ApiResult<Answer> {

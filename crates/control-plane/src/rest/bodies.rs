@@ -11,9 +11,10 @@ use crate::state::{meta, set_meta};
 /// How a body is written.
 pub(crate) fn is_yaml(content_type: &str) -> ApiResult<bool> {
     match content_type.split(';').next().unwrap_or_default().trim() {
-        "" | "application/json" => Ok(false),
+        // An empty body of any kind is no body.
+        "" | "application/json" | "application/vnd.kubernetes.protobuf" => Ok(false),
         "application/yaml" => Ok(true),
-        _ => Err(unsupported_media_type("application/json, application/yaml")),
+        _ => Err(unsupported_media_type("application/json, application/yaml, application/vnd.kubernetes.protobuf")),
     }
 }
 
