@@ -7,9 +7,12 @@
 //!
 //! Everything works on trees, and every function is total: a tree of the wrong shape gives an odd answer, never a panic.
 
+mod check;
 mod defaults;
 mod events;
 mod fields;
+mod meta;
+mod names;
 pub(crate) mod quantity;
 mod strategy;
 pub(crate) mod tree;
@@ -50,29 +53,31 @@ pub fn bumps_generation(resource: &Resource, new: &Value, old: &Value) -> bool {
     strategy::bumps_generation(resource, new, old)
 }
 
+/// What is wrong with a new object beside its metadata.
 #[must_use]
-pub fn validate_create(_resource: &Resource, _object: &Value) -> Vec<FieldError> {
-    Vec::new()
+pub fn validate_create(resource: &Resource, object: &Value) -> Vec<FieldError> {
+    if resource.custom.is_some() { Vec::new() } else { check::create(resource, object) }
 }
 
+/// What is wrong with a changed object beside its metadata, and what may not be changed.
 #[must_use]
 pub fn validate_update(
-    _resource: &Resource,
-    _subresource: Option<Subresource>,
-    _new: &Value,
-    _old: &Value,
+    resource: &Resource,
+    subresource: Option<Subresource>,
+    new: &Value,
+    old: &Value,
 ) -> Vec<FieldError> {
-    Vec::new()
+    if resource.custom.is_some() { Vec::new() } else { check::update(resource, subresource, new, old) }
 }
 
 #[must_use]
-pub fn validate_meta(_resource: &Resource, _object: &Value) -> Vec<FieldError> {
-    Vec::new()
+pub fn validate_meta(resource: &Resource, object: &Value) -> Vec<FieldError> {
+    meta::validate(resource, object)
 }
 
 #[must_use]
-pub fn validate_meta_update(_new: &Value, _old: &Value) -> Vec<FieldError> {
-    Vec::new()
+pub fn validate_meta_update(new: &Value, old: &Value) -> Vec<FieldError> {
+    meta::validate_update(new, old)
 }
 
 #[must_use]
