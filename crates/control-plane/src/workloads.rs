@@ -9,15 +9,21 @@
 //! kube-controller-manager do. Each desk looks at one object at a time and does what is missing: looking twice does nothing
 //! more, and a look that failed is repeated after a while. Deleting what lost its owner and emptying namespaces is not done here.
 
+mod accounts;
+mod budget;
+mod cleanup;
+mod daemonset;
 mod deployment;
 mod facts;
 mod hash;
 mod owner;
 mod queue;
 mod replicas;
+mod revisions;
 mod route;
 mod selector;
 mod share;
+mod statefulset;
 mod world;
 
 use jiff::Timestamp;
@@ -33,10 +39,13 @@ use crate::store::{Change, Key};
 pub(crate) type Synced = Result<Option<Timestamp>, ApiError>;
 
 /// All of them, as one controller.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Workloads {
     world: World,
     queue: Queue<Task>,
+    patience: daemonset::Patience,
+    missing: cleanup::Missing,
+    ca_pem: String,
 }
 
 /// One object for one desk to look at. Owners come before what they own, so that a step and its consequences share a turn.
@@ -48,9 +57,14 @@ struct Task {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Desk {
+    Namespace,
     Deployment,
     ReplicaSet,
     ReplicationController,
+    StatefulSet,
+    DaemonSet,
+    Budget,
+    Cleanup,
 }
 
 impl Controller for Workloads {
@@ -64,6 +78,8 @@ impl Controller for Workloads {
                 let (before, after) = self.world.pods.observe(change);
                 route::pod(&self.world, before.as_deref(), after.as_deref())
             }
+            ("", "nodes") if self.world.observe_node(change) => route::node(&self.world),
+            ("", "nodes") => Vec::new(),
             _ => {
                 self.world.observe(change);
                 route::other(&self.world, change)
@@ -91,12 +107,29 @@ impl Controller for Workloads {
 }
 
 impl Workloads {
-    fn look(&self, hands: &mut Hands<'_>, task: &Task) -> Synced {
+    /// `ca_pem` is what pods get to know the server by.
+    #[must_use]
+    pub fn new(ca_pem: &str) -> Self {
+        Self {
+            world: World::default(),
+            queue: Queue::default(),
+            patience: daemonset::Patience::default(),
+            missing: cleanup::Missing::default(),
+            ca_pem: ca_pem.to_owned(),
+        }
+    }
+
+    fn look(&mut self, hands: &mut Hands<'_>, task: &Task) -> Synced {
         let (world, key) = (&self.world, &task.key);
         match task.desk {
+            Desk::Namespace => accounts::sync(world, hands, key, &self.ca_pem),
             Desk::Deployment => deployment::sync(world, hands, key),
             Desk::ReplicaSet => replicas::sync_replica_set(world, hands, key),
             Desk::ReplicationController => replicas::sync_replication_controller(world, hands, key),
+            Desk::StatefulSet => statefulset::sync(world, hands, key),
+            Desk::DaemonSet => daemonset::sync(world, hands, key, &mut self.patience),
+            Desk::Budget => budget::sync(world, hands, key),
+            Desk::Cleanup => cleanup::sync(world, hands, &mut self.missing),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Which desk has to look at what after a change.
 
+use super::accounts::{DEFAULT_ACCOUNT, ROOT_CERTIFICATE};
+use super::budget;
 use super::facts::PodFacts;
 use super::selector::{Labels, Selector};
 use super::world::{World, in_namespace};
@@ -24,7 +26,28 @@ pub(crate) fn pod(world: &World, before: Option<&PodFacts>, after: Option<&PodFa
             tasks.extend(adopters(world, &pod.key.namespace, &pod.labels));
         }
     }
+    if let Some(pod) = before.or(after) {
+        for (key, budget) in in_namespace(&world.budgets, &pod.key.namespace) {
+            if before.into_iter().chain(after).any(|pod| budget::covers(budget, pod)) {
+                tasks.push(Task { desk: Desk::Budget, key: key.clone() });
+            }
+        }
+    }
+    let is_lost = |pod: &PodFacts| !pod.node.is_empty() && !world.nodes.contains_key(&pod.node);
+    if after.is_some_and(|pod| pod.is_finished() || pod.deleted.is_some() || is_lost(pod)) {
+        tasks.push(cleanup());
+    }
     tasks
+}
+
+/// Everyone who has to look again because a node changed.
+pub(crate) fn node(world: &World) -> Vec<Task> {
+    let daemons = world.daemon_sets.keys().map(|key| Task { desk: Desk::DaemonSet, key: key.clone() });
+    daemons.chain([cleanup()]).collect()
+}
+
+fn cleanup() -> Task {
+    Task { desk: Desk::Cleanup, key: Key::default() }
 }
 
 /// Everyone who has to look again because something else changed.
@@ -34,6 +57,13 @@ pub(crate) fn other(world: &World, change: &Change) -> Vec<Task> {
     match (change.resource.group.as_str(), change.resource.plural.as_str()) {
         ("apps", "deployments") => vec![task(Desk::Deployment)],
         ("", "replicationcontrollers") => vec![task(Desk::ReplicationController)],
+        ("apps", "statefulsets") => vec![task(Desk::StatefulSet)],
+        ("apps", "daemonsets") => vec![task(Desk::DaemonSet)],
+        ("apps", "controllerrevisions") | ("", "persistentvolumeclaims") => owners(change),
+        ("policy", "poddisruptionbudgets") => vec![task(Desk::Budget)],
+        ("", "namespaces") => vec![task(Desk::Namespace)],
+        ("", "serviceaccounts") if key.name == DEFAULT_ACCOUNT => vec![namespace_of(&key)],
+        ("", "configmaps") if key.name == ROOT_CERTIFICATE => vec![namespace_of(&key)],
         ("apps", "replicasets") => {
             let mut tasks = vec![task(Desk::ReplicaSet)];
             tasks.extend(owners(change));
@@ -46,11 +76,17 @@ pub(crate) fn other(world: &World, change: &Change) -> Vec<Task> {
     }
 }
 
+fn namespace_of(key: &Key) -> Task {
+    Task { desk: Desk::Namespace, key: Key::new("", &key.namespace) }
+}
+
 fn desk_of_kind(kind: &str) -> Option<Desk> {
     match kind {
         "Deployment" => Some(Desk::Deployment),
         "ReplicaSet" => Some(Desk::ReplicaSet),
         "ReplicationController" => Some(Desk::ReplicationController),
+        "StatefulSet" => Some(Desk::StatefulSet),
+        "DaemonSet" => Some(Desk::DaemonSet),
         _ => None,
     }
 }
@@ -90,6 +126,16 @@ fn adopters(world: &World, namespace: &str, labels: &Labels) -> Vec<Task> {
         let selector = set.spec.as_ref().map(|spec| Selector::of_labels(spec.selector.iter().flatten()));
         if selector.is_some_and(wants) {
             tasks.push(Task { desk: Desk::ReplicationController, key: key.clone() });
+        }
+    }
+    for (key, set) in in_namespace(&world.stateful_sets, namespace) {
+        if set.spec.as_ref().is_some_and(|spec| wants(Selector::of(&spec.selector))) {
+            tasks.push(Task { desk: Desk::StatefulSet, key: key.clone() });
+        }
+    }
+    for (key, set) in in_namespace(&world.daemon_sets, namespace) {
+        if set.spec.as_ref().is_some_and(|spec| wants(Selector::of(&spec.selector))) {
+            tasks.push(Task { desk: Desk::DaemonSet, key: key.clone() });
         }
     }
     tasks

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::{CronJob, Job};
-use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolumeClaim, ReplicationController};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, PersistentVolumeClaim, ReplicationController};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde::de::DeserializeOwned;
 
+use super::accounts::{CERTIFICATE_FIELD, DEFAULT_ACCOUNT, ROOT_CERTIFICATE};
 use super::facts::{NodeFacts, PodFacts};
 use crate::store::{Change, ChangeKind, Key};
 
@@ -29,8 +30,9 @@ pub(crate) struct World {
     pub(crate) budgets: Shelf<PodDisruptionBudget>,
     pub(crate) claims: Shelf<PersistentVolumeClaim>,
     pub(crate) namespaces: Shelf<Namespace>,
-    /// Every `default` service account and every `kube-root-ca.crt`, with its revision's data.
+    /// The namespaces that have their `default` service account.
     pub(crate) default_accounts: BTreeSet<String>,
+    /// What each namespace's `kube-root-ca.crt` holds.
     pub(crate) root_certificates: BTreeMap<String, String>,
 }
 
@@ -62,6 +64,23 @@ impl World {
             ("policy", "poddisruptionbudgets") => keep(&mut self.budgets, change),
             ("", "persistentvolumeclaims") => keep(&mut self.claims, change),
             ("", "namespaces") => keep(&mut self.namespaces, change),
+            ("", "serviceaccounts") if change.object.key.name == DEFAULT_ACCOUNT => {
+                let namespace = change.object.key.namespace.clone();
+                if change.kind == ChangeKind::Deleted {
+                    self.default_accounts.remove(&namespace);
+                } else {
+                    self.default_accounts.insert(namespace);
+                }
+            }
+            ("", "configmaps") if change.object.key.name == ROOT_CERTIFICATE => {
+                let namespace = change.object.key.namespace.clone();
+                if change.kind == ChangeKind::Deleted {
+                    self.root_certificates.remove(&namespace);
+                } else {
+                    let data = change.object.read::<ConfigMap>().and_then(|map| map.data).unwrap_or_default();
+                    self.root_certificates.insert(namespace, data.get(CERTIFICATE_FIELD).cloned().unwrap_or_default());
+                }
+            }
             _ => {}
         }
     }
