@@ -37,7 +37,9 @@ mod volumes;
 pub use machine::{CsiDriver, Machine, Machines, Trouble};
 pub use script::Pace;
 
+pub(crate) use life::after;
 pub(crate) use node::LEASE_NAMESPACE;
+pub(crate) use status::time;
 pub(crate) use volumes::{claims_of, volume_name};
 
 use admission::{Port, Room};
