@@ -32,6 +32,7 @@ use anyhow::{Context as _, Result};
 
 use crate::client::Client;
 use build::{Binaries, Prepared, Progress};
+use launch::Launched;
 use parts::Part;
 use processes::Processes;
 
@@ -41,6 +42,7 @@ pub struct ControlPlane {
     processes: Processes,
     binaries: Binaries,
     address: Address,
+    etcd_endpoint: String,
     folder: tempfile::TempDir,
 }
 
@@ -109,8 +111,8 @@ fn start_extent(extent: Extent, progress: Progress<'_>) -> Result<Started> {
         .prefix("kerf-control-plane-")
         .tempdir()
         .context("no temporary folder for the control plane")?;
-    let (processes, address) = launch::launch(extent, &binaries, folder.path())?;
-    Ok(Started::Ready(Box::new(ControlPlane { processes, binaries, address, folder })))
+    let Launched { processes, address, etcd_endpoint } = launch::launch(extent, &binaries, folder.path())?;
+    Ok(Started::Ready(Box::new(ControlPlane { processes, binaries, address, etcd_endpoint, folder })))
 }
 
 impl ControlPlane {
@@ -133,6 +135,14 @@ impl ControlPlane {
     /// Where a built binary lies, by its name in [`parts`].
     pub fn binary(&self, name: &str) -> Result<&Path> {
         self.binaries.path(name)
+    }
+
+    /// Forgets every state before `revision`, as the API server itself does every few minutes: lists and watches that go on from
+    /// an earlier one are told that it is gone.
+    pub fn compact(&self, revision: u64) -> Result<()> {
+        let url = format!("{}/v3/kv/compaction", self.etcd_endpoint);
+        let body = format!(r#"{{"revision":"{revision}","physical":true}}"#);
+        ureq::post(&url).send(body).map(drop).with_context(|| format!("etcd does not compact up to {revision}"))
     }
 
     /// The process ids of its parts, by name.

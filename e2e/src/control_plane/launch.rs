@@ -40,8 +40,15 @@ options:
   nodePlayStageParallelism: 4
 ";
 
+/// Servers that answer.
+pub(super) struct Launched {
+    pub(super) processes: Processes,
+    pub(super) address: Address,
+    pub(super) etcd_endpoint: String,
+}
+
 /// Starts the parts in `folder` and waits for them; a lost race for a port begins again with fresh ports.
-pub(super) fn launch(extent: Extent, binaries: &Binaries, folder: &Path) -> Result<(Processes, Address)> {
+pub(super) fn launch(extent: Extent, binaries: &Binaries, folder: &Path) -> Result<Launched> {
     let credentials = Credentials::create(folder)?;
     let mut lost = None;
     for _ in 0..STARTS_MAX {
@@ -54,12 +61,7 @@ pub(super) fn launch(extent: Extent, binaries: &Binaries, folder: &Path) -> Resu
         .with_context(|| format!("{STARTS_MAX} starts lost their ports"))
 }
 
-fn launch_once(
-    extent: Extent,
-    binaries: &Binaries,
-    folder: &Path,
-    credentials: &Credentials,
-) -> Result<(Processes, Address)> {
+fn launch_once(extent: Extent, binaries: &Binaries, folder: &Path, credentials: &Credentials) -> Result<Launched> {
     let (etcd_port, secure_port) = free_ports()?;
     let endpoint = format!("https://127.0.0.1:{secure_port}");
     let kubeconfig = folder.join("kubeconfig");
@@ -80,7 +82,7 @@ fn launch_once(
     if extent == Extent::Cluster {
         join_controllers(&mut processes, binaries, folder, credentials, &address, &client)?;
     }
-    Ok((processes, address))
+    Ok(Launched { processes, address, etcd_endpoint: format!("http://127.0.0.1:{etcd_port}") })
 }
 
 /// Starts everything that works on a ready API server, and waits until it does.

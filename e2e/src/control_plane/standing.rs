@@ -14,7 +14,8 @@ use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::build::{self, Prepared, Progress};
-use super::{Address, Extent, launch};
+use super::launch::{self, Launched};
+use super::{Address, Extent};
 
 /// A killed server is gone in milliseconds, unless the machine is very busy.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
@@ -55,7 +56,7 @@ pub fn up(progress: Progress<'_>) -> Result<Up> {
         .mode(0o700)
         .create(&folder)
         .with_context(|| format!("cannot make {}", folder.display()))?;
-    let (processes, address) = launch::launch(Extent::Cluster, &binaries, &folder)?;
+    let Launched { processes, address, .. } = launch::launch(Extent::Cluster, &binaries, &folder)?;
     let record = Record { address: address.clone(), pids: processes.pids() };
     fs::write(record_path(&folder), serde_json::to_vec_pretty(&record)?).context("cannot write down what runs")?;
     processes.release();

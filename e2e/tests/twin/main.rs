@@ -13,9 +13,13 @@
 #![expect(clippy::print_stdout, reason = "the counts are for the person who runs the tests")]
 
 mod expect;
+mod objects;
 mod stage;
 
+mod crud;
 mod discovery;
+mod lists;
+mod watch;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -44,7 +48,8 @@ macro_rules! tests {
 }
 pub(crate) use tests;
 
-const MODULES: &[(&str, &[Test])] = &[("discovery", discovery::TESTS)];
+const MODULES: &[(&str, &[Test])] =
+    &[("discovery", discovery::TESTS), ("crud", crud::TESTS), ("lists", lists::TESTS), ("watch", watch::TESTS)];
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();

@@ -48,20 +48,24 @@ struct Running {
 struct Cluster {
     address: Address,
     /// Ends with us.
-    _plane: Plane,
+    plane: Plane,
 }
 
 enum Plane {
-    Real(#[expect(dead_code, reason = "kept alive, not looked at")] Box<control_plane::ControlPlane>),
+    Real(Box<control_plane::ControlPlane>),
 }
 
 /// One test's place: a client with every right, and a namespace of its own.
-pub(crate) struct Stage {
+pub(crate) struct Stage<'a> {
+    #[expect(dead_code, reason = "for tests that say where they are")]
     pub(crate) which: Which,
+    cluster: &'a Cluster,
     pub(crate) client: Client,
     #[expect(dead_code, reason = "for tests that run kubectl")]
     pub(crate) kubeconfig: PathBuf,
     pub(crate) namespace: String,
+    /// Paths of what lies outside of the namespace.
+    leftovers: RefCell<Vec<String>>,
 }
 
 thread_local! {
@@ -102,7 +106,7 @@ impl Stages {
             _shared = Some(running.occupied.read().unwrap_or_else(PoisonError::into_inner));
         }
         let outcome = catch_unwind(AssertUnwindSafe(|| {
-            let stage = Stage::open(which, &cluster.address, namespace);
+            let stage = Stage::open(which, cluster, namespace);
             (test.body)(&stage);
         }));
         match outcome {
@@ -148,7 +152,7 @@ fn raise(which: Which) -> Result<Cluster, String> {
         Which::Real => match control_plane::start_cluster(&build::to_stderr) {
             Ok(Started::Ready(plane)) => {
                 let address = plane.address().clone();
-                (Cluster { address, _plane: Plane::Real(plane) }, format!("Kubernetes {}", parts::KUBERNETES.version))
+                (Cluster { address, plane: Plane::Real(plane) }, format!("Kubernetes {}", parts::KUBERNETES.version))
             }
             Ok(Started::Skipped(reason)) => return Err(reason),
             // A cluster that should start and does not is a failure of every test, not a reason to skip them.
@@ -159,15 +163,43 @@ fn raise(which: Which) -> Result<Cluster, String> {
     Ok(cluster)
 }
 
-impl Stage {
-    fn open(which: Which, address: &Address, namespace: String) -> Self {
+impl<'a> Stage<'a> {
+    fn open(which: Which, cluster: &'a Cluster, namespace: String) -> Self {
+        let address = &cluster.address;
         let client = Client::new(address).unwrap();
-        let stage = Self { which, client, kubeconfig: address.kubeconfig.clone(), namespace };
+        let stage = Self {
+            which,
+            cluster,
+            client,
+            kubeconfig: address.kubeconfig.clone(),
+            namespace,
+            leftovers: RefCell::default(),
+        };
         stage.create("/api/v1/namespaces", &json!({"metadata": {"name": stage.namespace}}));
         // Pods are refused until their service account is there.
         let account = stage.object("v1", "serviceaccounts", "default");
         stage.wait_for("the service account of a new namespace", || stage.client.get(&account).unwrap().is_success());
         stage
+    }
+
+    /// Deletes what is at `path` when the test has ended, however it ends.
+    pub(crate) fn clear_later(&self, path: String) {
+        self.leftovers.borrow_mut().push(path);
+    }
+
+    /// Creates something outside of the namespace, for as long as the test runs.
+    #[track_caller]
+    pub(crate) fn create_for_now(&self, collection: &str, body: &Value) -> Value {
+        let created = self.create(collection, body);
+        self.clear_later(format!("{collection}/{}", created["metadata"]["name"].as_str().unwrap()));
+        created
+    }
+
+    /// Makes the server forget every state before this one. `version` is a recent resourceVersion.
+    pub(crate) fn forget_before(&self, version: u64) {
+        match &self.cluster.plane {
+            Plane::Real(plane) => plane.compact(version).unwrap(),
+        }
     }
 
     /// Where a resource of the test's namespace is listed and created: `at("apps/v1", "deployments")`.
@@ -303,12 +335,20 @@ impl Stage {
     }
 }
 
-impl Drop for Stage {
+impl Drop for Stage<'_> {
     fn drop(&mut self) {
+        for path in self.leftovers.take() {
+            let _ = self.client.delete(&path);
+        }
         let _ = self.client.delete(&format!("/api/v1/nodes?labelSelector={NODE_OF}={}", self.namespace));
         // What else a test left behind goes with its namespace; nobody waits for it.
         let _ = self.client.delete(&format!("/api/v1/namespaces/{}", self.namespace));
     }
+}
+
+/// Where a resource is listed outside of namespaces, or in all of them.
+pub(crate) fn cluster(api_version: &str, plural: &str) -> String {
+    format!("{}/{plural}", root(api_version))
 }
 
 fn root(api_version: &str) -> String {
