@@ -17,8 +17,11 @@ mod objects;
 mod stage;
 
 mod crud;
+mod deletes;
 mod discovery;
+mod dryrun;
 mod lists;
+mod updates;
 mod watch;
 
 use std::process::ExitCode;
@@ -48,8 +51,15 @@ macro_rules! tests {
 }
 pub(crate) use tests;
 
-const MODULES: &[(&str, &[Test])] =
-    &[("discovery", discovery::TESTS), ("crud", crud::TESTS), ("lists", lists::TESTS), ("watch", watch::TESTS)];
+const MODULES: &[(&str, &[Test])] = &[
+    ("discovery", discovery::TESTS),
+    ("crud", crud::TESTS),
+    ("lists", lists::TESTS),
+    ("watch", watch::TESTS),
+    ("updates", updates::TESTS),
+    ("deletes", deletes::TESTS),
+    ("dryrun", dryrun::TESTS),
+];
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
