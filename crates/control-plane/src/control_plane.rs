@@ -18,6 +18,8 @@ use crate::drive::{Controller, Drive, Round};
 use crate::garbage::GarbageCollector;
 use crate::kubelet::{KubeletOptions, Kubelets, Machines};
 use crate::namespaces::Namespaces;
+use crate::nodes;
+use crate::scheduler::Scheduler;
 use crate::serve;
 use crate::server::Server;
 use crate::service::Service;
@@ -69,10 +71,15 @@ impl ControlPlane {
     /// [`ControlPlane::advance`].
     #[must_use]
     pub fn in_process(options: &Options) -> Self {
+        // No socket, no certificate: what pods would be told to trust is empty, and the same in every run.
+        Self::assemble(options, "")
+    }
+
+    fn assemble(options: &Options, ca_pem: &str) -> Self {
         let server = Server::new(options.clock.clone(), options.seed);
         let kubelets = Kubelets::new(options.kubelets.clone());
         let machines = kubelets.machines();
-        let controllers = if options.with_controllers { controllers(kubelets) } else { api_controllers() };
+        let controllers = if options.with_controllers { controllers(kubelets, ca_pem) } else { api_controllers() };
         let drive = Drive::new(controllers, options.seed);
         let (nudge, bell) = (drive.nudge(), server.clone());
         machines.on_press(move || {
@@ -92,8 +99,9 @@ impl ControlPlane {
 
     /// With TLS on loopback, and a thread that lets the controllers work as the real time passes.
     pub fn start(options: &Options) -> io::Result<Self> {
-        let mut plane = Self::in_process(options);
-        plane.serve(options)?;
+        let certificates = Certificates::create()?;
+        let mut plane = Self::assemble(options, &certificates.ca_pem);
+        plane.serve(options, certificates)?;
         plane.drive_in_background()?;
         Ok(plane)
     }
@@ -155,14 +163,13 @@ impl ControlPlane {
         self.settle();
     }
 
-    fn serve(&mut self, options: &Options) -> io::Result<()> {
+    fn serve(&mut self, options: &Options, certificates: Certificates) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("kerf-api")
             .enable_all()
             .build()?;
         let (listener, socket) = runtime.block_on(serve::listen(options.port))?;
-        let certificates = Certificates::create()?;
         let mut dice = Dice::for_purpose(options.seed, "token");
         // On loopback, for rehearsal: the token keeps strangers' mistakes away, not attackers.
         let token = format!("kerf-{:016x}{:016x}", dice.roll(), dice.roll());
@@ -238,9 +245,11 @@ fn api_controllers() -> Vec<Box<dyn Controller>> {
 }
 
 /// Every controller of a cluster, in the order in which they work.
-fn controllers(kubelets: Kubelets) -> Vec<Box<dyn Controller>> {
+fn controllers(kubelets: Kubelets, ca_pem: &str) -> Vec<Box<dyn Controller>> {
     let mut controllers = api_controllers();
-    controllers.push(Box::new(Workloads::default()));
+    controllers.push(Box::new(Workloads::new(ca_pem)));
+    controllers.push(Box::new(Scheduler::new()));
+    controllers.extend(nodes::controllers());
     controllers.push(Box::new(kubelets));
     controllers
 }

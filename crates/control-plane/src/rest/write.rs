@@ -101,6 +101,9 @@ impl State {
         if !meta(&object, "resourceVersion").is_empty() && meta(&object, "resourceVersion") != "0" {
             return Err(ApiError::bad_request("resourceVersion should not be set on objects to be created"));
         }
+        if resource.namespaced {
+            set_meta(&mut object, "namespace", namespace);
+        }
         default(resource, &mut object);
         let asked_name = meta(&object, "name").to_owned();
         self.check_namespace(resource, namespace, &asked_name)?;
