@@ -13,13 +13,16 @@ use serde_json::Value;
 use crate::error::ApiError;
 
 pub(crate) mod built_in;
-mod conform;
+mod decode;
+#[cfg(test)]
+mod decode_tests;
 mod document;
 mod facts;
 pub(crate) mod go;
 pub mod quantity;
 mod structural;
 mod time;
+mod typing;
 mod yaml;
 
 /// One node of a shape.
@@ -299,16 +302,37 @@ pub fn decode(
     is_yaml: bool,
     mode: FieldValidation,
 ) -> Result<Decoded, ApiError> {
-    conform::decode(schema, kind, api_version, body, is_yaml, mode)
+    decode::decode(schema, kind, api_version, body, is_yaml, mode)
 }
 
 /// The same on a tree that is there already, after a patch. The refusal speaks of the patch.
 pub fn conform(schema: &Schema, value: Value, mode: FieldValidation) -> Result<Decoded, ApiError> {
-    conform::after_patch(schema, value, mode)
+    conform_with(schema, value, &[], mode)
+}
+
+/// With what the reader of the patch complained about already.
+pub(crate) fn conform_with(
+    schema: &Schema,
+    value: Value,
+    before: &[String],
+    mode: FieldValidation,
+) -> Result<Decoded, ApiError> {
+    decode::after_patch(schema, value, &decode::Refused::Object, before, mode)
+}
+
+/// After a strategic merge patch, of which the refusal shows the patch.
+pub(crate) fn conform_converted(
+    schema: &Schema,
+    value: Value,
+    patch: &str,
+    before: &[String],
+    mode: FieldValidation,
+) -> Result<Decoded, ApiError> {
+    decode::after_patch(schema, value, &decode::Refused::Patch(patch), before, mode)
 }
 
 /// JSON or YAML bytes into a tree, whatever its shape: for what is applied, and for patches. Repeated keys are told in the
-/// warnings, by their path; the last one counts.
+/// warnings; the last one counts.
 pub fn parse(body: &[u8], is_yaml: bool) -> Result<Decoded, String> {
-    conform::parse(body, is_yaml)
+    decode::parse(body, is_yaml)
 }
