@@ -1,13 +1,54 @@
 //! CustomResourceDefinitions: the definition itself, and the objects that it defines.
+//!
+//! ```text
+//! definition ─▶ validate_definition ─▶ resources ─▶ CustomVersion ─┬─ prune ─▶ default ─▶ validate: shape ─▶ scale ─▶
+//!                                                                  │             embedded ─▶ lists ─▶ rules
+//!                                                                  └─ cell, selectable_value: JSON paths
+//! ```
+//!
+//! A version is compiled once, when its definition is stored; objects are then judged by reading along their JSON.
 
-use serde_json::Value;
+mod cel;
+mod columns;
+mod definition;
+mod field_path;
+mod formats;
+mod go;
+mod lists;
+mod names;
+mod node;
+mod path;
+mod pattern;
+mod prune;
+mod rules;
+mod scale;
+mod shape;
 
-use crate::error::FieldError;
-use crate::kind::Resource;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::error::{FieldError, FieldErrorKind};
+use crate::kind::{Resource, Subresource};
+use crate::schema::Schema;
+use columns::JsonPath;
+use node::{Node, Pair};
+
+pub use definition::{default_definition, validate_definition};
 
 /// One served version of a custom resource, compiled.
 #[derive(Debug)]
-pub struct CustomVersion {}
+pub struct CustomVersion {
+    kind: String,
+    api_version: String,
+    root: Node,
+    columns: Vec<Column>,
+    column_paths: Vec<Option<JsonPath>>,
+    scale: Option<ScalePaths>,
+    selectable_fields: Vec<String>,
+    has_status: bool,
+    warnings: Vec<String>,
+}
 
 #[derive(Clone, Debug)]
 pub struct Column {
@@ -26,52 +67,218 @@ pub struct ScalePaths {
     pub label_selector: Option<String>,
 }
 
+/// The resources that a (validated) definition serves: one for each served version.
 #[must_use]
-pub fn validate_definition(_new: &Value, _old: Option<&Value>) -> Vec<FieldError> {
-    Vec::new()
+pub fn resources(crd: &Value) -> Vec<Resource> {
+    let spec = &crd["spec"];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let texts = |value: &Value| value.as_array().into_iter().flatten().map(text).collect::<Vec<_>>();
+    let group = text(&spec["group"]);
+    let names = &spec["names"];
+    let kind = text(&names["kind"]);
+    let or_else = |value: &Value, fallback: String| {
+        value.as_str().filter(|text| !text.is_empty()).map_or(fallback, str::to_owned)
+    };
+    let versions = spec["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let served = versions.iter().filter(|version| version["served"] == true);
+    let resource_of = |version: &Value| {
+        let custom = CustomVersion::compile(&group, &kind, version);
+        let mut subresources = Vec::new();
+        if custom.has_status {
+            subresources.push(Subresource::Status);
+        }
+        if custom.scale.is_some() {
+            subresources.push(Subresource::Scale);
+        }
+        Resource {
+            group: group.clone(),
+            version: text(&version["name"]),
+            kind: kind.clone(),
+            list_kind: or_else(&names["listKind"], format!("{kind}List")),
+            plural: text(&names["plural"]),
+            singular: or_else(&names["singular"], kind.to_lowercase()),
+            short_names: texts(&names["shortNames"]),
+            categories: texts(&names["categories"]),
+            namespaced: spec["scope"] == "Namespaced",
+            subresources,
+            schema: Some(Schema::structural(&open_api_schema(version))),
+            custom: Some(Arc::new(custom)),
+            stored_as: (group.clone(), text(&names["plural"])),
+        }
+    };
+    served.map(resource_of).collect()
 }
 
-pub fn default_definition(_crd: &mut Value) {}
-
-#[must_use]
-pub fn resources(_crd: &Value) -> Vec<Resource> {
-    Vec::new()
+/// A version's schema. One that says nothing keeps everything.
+fn open_api_schema(version: &Value) -> Value {
+    match version.pointer("/schema/openAPIV3Schema") {
+        Some(schema) if schema.is_object() => schema.clone(),
+        _ => json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true }),
+    }
 }
 
 impl CustomVersion {
-    pub fn prune(&self, _object: &mut Value) -> Vec<String> {
-        Vec::new()
+    fn compile(group: &str, kind: &str, version: &Value) -> Self {
+        let schema = open_api_schema(version);
+        let mut root = Node::read(&schema);
+        rules::compile_tree(&schema, &mut root, true);
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+        let columns: Vec<Column> = list(&version["additionalPrinterColumns"])
+            .iter()
+            .map(|column| Column {
+                name: text(&column["name"]),
+                kind: text(&column["type"]),
+                format: text(&column["format"]),
+                description: text(&column["description"]),
+                priority: column["priority"].as_i64().unwrap_or_default(),
+                json_path: text(&column["jsonPath"]),
+            })
+            .collect();
+        let scale = &version["subresources"]["scale"];
+        let api_version = format!("{group}/{}", text(&version["name"]));
+        Self {
+            column_paths: columns.iter().map(|column| JsonPath::read(&column.json_path)).collect(),
+            columns,
+            root,
+            scale: scale.is_object().then(|| ScalePaths {
+                spec_replicas: text(&scale["specReplicasPath"]),
+                status_replicas: text(&scale["statusReplicasPath"]),
+                label_selector: scale["labelSelectorPath"].as_str().filter(|path| !path.is_empty()).map(str::to_owned),
+            }),
+            selectable_fields: list(&version["selectableFields"])
+                .iter()
+                .map(|field| text(&field["jsonPath"]))
+                .collect(),
+            has_status: version["subresources"]["status"].is_object(),
+            warnings: deprecation(version, &api_version, kind).into_iter().collect(),
+            kind: kind.to_owned(),
+            api_version,
+        }
     }
 
-    pub fn default(&self, _object: &mut Value) {}
+    /// Removes what the schema does not know, and tells what that was: `spec.foo`.
+    pub fn prune(&self, object: &mut Value) -> Vec<String> {
+        prune::prune(&self.root, object)
+    }
 
+    pub fn default(&self, object: &mut Value) {
+        prune::default(&self.root, object);
+    }
+
+    /// What is wrong with an object, but for its metadata. With `old`, it is an update: rules about change are asked, and
+    /// what was wrong before and has not changed is let pass.
     #[must_use]
-    pub fn validate(&self, _new: &Value, _old: Option<&Value>) -> Vec<FieldError> {
-        Vec::new()
+    pub fn validate(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        let mut errors = self.validate_type(new);
+        if !errors.is_empty() {
+            return errors;
+        }
+        let pair = old.map(|old| Pair { new, old, node: &self.root });
+        errors.extend(shape::validate(&self.root, new, "", pair));
+        errors.extend(scale::validate_spec(self.scale.as_ref(), new));
+        errors.extend(scale::validate_status(self.scale.as_ref(), new));
+        errors.extend(lists::embedded(&self.root, new, ""));
+        self.validate_lists_and_rules(new, old, &mut errors);
+        errors
+    }
+
+    /// What is wrong with an object whose status alone is written.
+    #[must_use]
+    pub fn validate_status(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+        let mut errors = self.validate_type(new);
+        if !errors.is_empty() {
+            return errors;
+        }
+        if let (Some(status), Some(node)) = (new.get("status"), self.root.properties.get("status")) {
+            let pair = old.get("status").map(|old| Pair { new: status, old, node });
+            errors.extend(shape::validate(node, status, "status", pair));
+        }
+        errors.extend(scale::validate_status(self.scale.as_ref(), new));
+        self.validate_lists_and_rules(new, Some(old), &mut errors);
+        errors
+    }
+
+    fn validate_type(&self, object: &Value) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        for (field, expected) in [("kind", &self.kind), ("apiVersion", &self.api_version)] {
+            let found = object.get(field).and_then(Value::as_str).unwrap_or_default();
+            if found != expected {
+                errors.push(FieldError::invalid(field, found, format!("must be {expected}")));
+            }
+        }
+        errors
+    }
+
+    fn validate_lists_and_rules(&self, new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+        if old.is_none_or(|old| lists::duplicates(&self.root, old).is_empty()) {
+            errors.extend(lists::duplicates(&self.root, new));
+        }
+        if !self.root.has_rules {
+            return;
+        }
+        // A rule cannot make sense of an object that lacks fields, or has them of other types.
+        let is_unreadable = |error: &FieldError| {
+            matches!(
+                error.kind,
+                FieldErrorKind::NotSupported
+                    | FieldErrorKind::Required
+                    | FieldErrorKind::TooLong
+                    | FieldErrorKind::TooMany
+                    | FieldErrorKind::TypeInvalid
+            )
+        };
+        if errors.iter().any(is_unreadable) {
+            let why = "some validation rules were not checked because the object was invalid; correct the existing errors to \
+                       complete validation";
+            errors.push(FieldError::invalid("<nil>", Value::Null, why));
+        } else {
+            errors.extend(rules::validate(&self.root, new, old, "", true));
+        }
     }
 
     #[must_use]
     pub fn columns(&self) -> &[Column] {
-        &[]
+        &self.columns
     }
 
+    /// What a column shows of an object: the first value that its path leads to.
     #[must_use]
-    pub fn cell(&self, _column: &Column, _object: &Value) -> Value {
-        Value::Null
+    pub fn cell(&self, column: &Column, object: &Value) -> Value {
+        let known = self.columns.iter().position(|known| known.json_path == column.json_path);
+        let path = known.and_then(|idx| self.column_paths.get(idx)?.as_ref());
+        path.and_then(|path| path.first(object)).cloned().unwrap_or_default()
     }
 
     #[must_use]
     pub fn scale_paths(&self) -> Option<ScalePaths> {
-        None
+        self.scale.clone()
     }
 
     #[must_use]
     pub fn selectable_fields(&self) -> &[String] {
-        &[]
+        &self.selectable_fields
     }
 
     #[must_use]
     pub fn has_status(&self) -> bool {
-        true
+        self.has_status
+    }
+
+    /// What every answer about a deprecated version carries.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 }
+
+fn deprecation(version: &Value, api_version: &str, kind: &str) -> Option<String> {
+    if version["deprecated"] != true {
+        return None;
+    }
+    let written = version["deprecationWarning"].as_str().map(str::to_owned);
+    Some(written.unwrap_or_else(|| format!("{api_version} {kind} is deprecated")))
+}
+
+#[cfg(test)]
+mod tests;

@@ -198,6 +198,8 @@ pub struct FieldError {
 pub enum FieldErrorKind {
     Required,
     Invalid,
+    /// Invalid, where what was found is too large to show.
+    InvalidUnshown,
     TypeInvalid,
     NotSupported,
     Duplicate,
@@ -214,7 +216,7 @@ impl FieldErrorKind {
     pub fn reason(self) -> &'static str {
         match self {
             Self::Required => "FieldValueRequired",
-            Self::Invalid => "FieldValueInvalid",
+            Self::Invalid | Self::InvalidUnshown => "FieldValueInvalid",
             Self::TypeInvalid => "FieldValueTypeInvalid",
             Self::NotSupported => "FieldValueNotSupported",
             Self::Duplicate => "FieldValueDuplicate",
@@ -229,7 +231,7 @@ impl FieldErrorKind {
     fn words(self) -> &'static str {
         match self {
             Self::Required => "Required value",
-            Self::Invalid | Self::TypeInvalid => "Invalid value",
+            Self::Invalid | Self::InvalidUnshown | Self::TypeInvalid => "Invalid value",
             Self::NotSupported => "Unsupported value",
             Self::Duplicate => "Duplicate value",
             Self::Forbidden => "Forbidden",
@@ -288,10 +290,12 @@ impl FieldError {
                 | FieldErrorKind::Forbidden
                 | FieldErrorKind::TooLong
                 | FieldErrorKind::Internal
-                | FieldErrorKind::TooMany
+                | FieldErrorKind::InvalidUnshown
         );
+        // How many is too many is shown where it is known.
+        let is_unknown = self.kind == FieldErrorKind::TooMany && self.found.is_null();
         let mut text = self.kind.words().to_owned();
-        if shows_found {
+        if shows_found && !is_unknown {
             text.push_str(": ");
             text.push_str(&self.found.to_string());
         }
