@@ -221,6 +221,10 @@ impl Controller for Scheduler {
         NAME
     }
 
+    fn manager(&self) -> &'static str {
+        "kube-scheduler"
+    }
+
     fn observe(&mut self, change: &Change) {
         let (group, plural) = (change.resource.group.as_str(), change.resource.plural.as_str());
         match (group, plural) {

@@ -20,6 +20,14 @@ pub struct Refusal {
     pub(crate) filter: Filter,
 }
 
+impl Refusal {
+    /// A refusal for this reason alone, that no departure of a pod would change.
+    #[must_use]
+    pub fn never(reason: Reason) -> Self {
+        Self { reasons: vec![reason], could_yield: false, filter: Filter::NodeName }
+    }
+}
+
 /// Which check refused: what changes may help depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Filter {

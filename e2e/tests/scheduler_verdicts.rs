@@ -1,0 +1,245 @@
+//! Do our scheduler's verdicts agree with the real kube-scheduler's?
+//!
+//! Scenes are drawn from a seed: nodes, placed pods, volumes, and pods that wait. A real kube-scheduler judges each waiting pod;
+//! an extender of ours notes which nodes passed all of its filters and turns every one of them down, so that nothing is ever
+//! placed and the pod's condition tells what it held against each of the others. Ours must name the same nodes and say the same
+//! words, to the letter.
+
+#![expect(clippy::unwrap_used, reason = "a test tells what went wrong by panicking")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use kerf_control_plane::scheduler::{Cluster, PodFacts, Reason, Refusal, Verdict, explain, verdicts};
+use kerf_e2e::client::Client;
+use kerf_e2e::control_plane::{build, parts};
+use serde_json::{Value, json};
+
+#[path = "scheduler_verdicts/dice.rs"]
+mod dice;
+#[path = "scheduler_verdicts/pods.rs"]
+mod pods;
+#[path = "scheduler_verdicts/real.rs"]
+mod real;
+#[path = "scheduler_verdicts/scene.rs"]
+mod scene;
+
+use dice::Dice;
+use real::{Real, TURNED_DOWN};
+use scene::Scene;
+
+const SEED: u64 = 4;
+const SCENES: usize = 60;
+const PODS_PER_SCENE: usize = 20;
+/// What the real scheduler has seen of a scene trails what we wrote by a moment: a pod that disagrees is asked about again.
+const ASKED_MAX: usize = 6;
+const WAIT_MAX: Duration = Duration::from_secs(60);
+const POLL_EVERY: Duration = Duration::from_millis(20);
+
+#[derive(Default)]
+struct Tally {
+    n_cases: usize,
+    n_fitting: usize,
+    n_refused: usize,
+    n_nowhere: usize,
+}
+
+/// What one of the two says about a pod.
+#[derive(Debug, PartialEq, Eq)]
+struct Opinion {
+    fitting: BTreeSet<String>,
+    reason: String,
+    message: String,
+}
+
+#[test]
+fn both_schedulers_accept_the_same_nodes_and_refuse_the_others_in_the_same_words() {
+    let real = match Real::start() {
+        Ok(real) => real,
+        Err(reason) => {
+            build::to_stderr(&format!("skipped: {reason}: {} verdicts of the scheduler", SCENES * PODS_PER_SCENE));
+            return;
+        }
+    };
+    let client = real.client();
+    let began = Instant::now();
+    let (mut tallies, mut disagreements) = (BTreeMap::<&str, Tally>::new(), Vec::new());
+    for number in 0..SCENES {
+        let mut dice = Dice::new(SEED, number);
+        let scene = Scene::draw(number, &mut dice);
+        scene.raise(&client);
+        wait_until_seen(&real, &client, &scene);
+        let cluster = read_back(&client);
+        let asked: Vec<(&str, Value)> = (0..PODS_PER_SCENE).map(|n| pods::waiting(&scene, n, &mut dice)).collect();
+        disagreements.extend(ask(&real, &client, &cluster, &scene, &asked, &mut tallies));
+        scene.clear(&client);
+    }
+    for line in summary(&tallies, began.elapsed()) {
+        build::to_stderr(&line);
+    }
+    assert!(disagreements.is_empty(), "{} disagreements:\n{}", disagreements.len(), disagreements.join("\n\n"));
+}
+
+/// Puts all pods of a scene to both, and returns the disagreements that last.
+fn ask(
+    real: &Real,
+    client: &Client,
+    cluster: &Cluster,
+    scene: &Scene,
+    asked: &[(&'static str, Value)],
+    tallies: &mut BTreeMap<&'static str, Tally>,
+) -> Vec<String> {
+    let mut open: Vec<usize> = (0..asked.len()).collect();
+    let mut disagreements = Vec::new();
+    for round in 0..ASKED_MAX {
+        let created: Vec<(usize, Value)> =
+            open.iter().map(|number| (*number, create(client, scene, &asked[*number].1, round))).collect();
+        disagreements.clear();
+        open.clear();
+        for (number, pod) in created {
+            let (family, theirs) = (asked[number].0, their_opinion(real, client, &pod));
+            let ours = our_opinion(cluster, &pod);
+            if ours == theirs {
+                tallies.entry(family).or_default().count(&ours, scene.nodes.len());
+            } else {
+                open.push(number);
+                disagreements.push(format!(
+                    "scene {} ({family})\nours:   {ours:?}\ntheirs: {theirs:?}\npod: {}\nscene: {}",
+                    scene.number,
+                    asked[number].1,
+                    scene.objects()
+                ));
+            }
+        }
+        if open.is_empty() {
+            break;
+        }
+    }
+    disagreements
+}
+
+fn create(client: &Client, scene: &Scene, pod: &Value, round: usize) -> Value {
+    let mut pod = pod.clone();
+    let name = format!("{}-{round}", pod["metadata"]["name"].as_str().unwrap());
+    pod["metadata"]["name"] = json!(name);
+    let answer = client.post(&format!("/api/v1/namespaces/{}/pods", scene.namespace()), &pod).unwrap();
+    assert!(answer.is_success(), "{}: {pod}", answer.message());
+    answer.body
+}
+
+fn their_opinion(real: &Real, client: &Client, pod: &Value) -> Opinion {
+    let meta = &pod["metadata"];
+    let path =
+        format!("/api/v1/namespaces/{}/pods/{}", meta["namespace"].as_str().unwrap(), meta["name"].as_str().unwrap());
+    let deadline = Instant::now() + WAIT_MAX;
+    loop {
+        let answer = client.get(&path).unwrap();
+        assert!(answer.is_success(), "{}", answer.message());
+        let conditions = answer.body["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        if let Some(condition) = conditions.iter().find(|condition| condition["type"] == "PodScheduled") {
+            assert_eq!(condition["status"], "False", "nothing is ever placed: {condition}");
+            return Opinion {
+                fitting: real.passed(meta["uid"].as_str().unwrap()),
+                reason: condition["reason"].as_str().unwrap_or("").to_owned(),
+                message: condition["message"].as_str().unwrap_or("").to_owned(),
+            };
+        }
+        assert!(Instant::now() < deadline, "the scheduler says nothing about {path}");
+        thread::sleep(POLL_EVERY);
+    }
+}
+
+fn our_opinion(cluster: &Cluster, pod: &Value) -> Opinion {
+    let facts = PodFacts::of(&serde_json::from_value(pod.clone()).unwrap());
+    let mut verdicts = verdicts(&facts, cluster);
+    let (mut fitting, mut is_error) = (BTreeSet::new(), false);
+    if let Ok(verdicts) = &mut verdicts {
+        for (node, verdict) in verdicts.iter_mut() {
+            is_error |= matches!(verdict, Verdict::Error(_));
+            if *verdict == Verdict::Fits {
+                fitting.insert(node.clone());
+                *verdict = Verdict::Refused(Refusal::never(Reason::Other(TURNED_DOWN.to_owned())));
+            }
+        }
+    }
+    let reason = if is_error { "SchedulerError" } else { "Unschedulable" }.to_owned();
+    Opinion { fitting, reason, message: explain(&facts, cluster, &verdicts) }
+}
+
+impl Tally {
+    fn count(&mut self, opinion: &Opinion, n_nodes: usize) {
+        self.n_cases += 1;
+        self.n_fitting += opinion.fitting.len();
+        self.n_refused += n_nodes - opinion.fitting.len();
+        self.n_nowhere += usize::from(opinion.fitting.is_empty());
+    }
+}
+
+fn summary(tallies: &BTreeMap<&str, Tally>, took: Duration) -> Vec<String> {
+    let mut total = Tally::default();
+    let mut lines = Vec::new();
+    for (family, tally) in tallies {
+        let Tally { n_cases, n_fitting, n_refused, n_nowhere } = tally;
+        lines.push(format!(
+            "scheduler verdicts: {family}: {n_cases} pods agreed, {n_fitting} nodes fit, {n_refused} refused, {n_nowhere} pods nowhere"
+        ));
+        total.n_cases += n_cases;
+        total.n_fitting += n_fitting;
+        total.n_refused += n_refused;
+        total.n_nowhere += n_nowhere;
+    }
+    lines.push(format!(
+        "scheduler verdicts: {} pods agreed in {SCENES} scenes of seed {SEED}: {} nodes fit, {} refused, {} pods nowhere; {} s",
+        total.n_cases,
+        total.n_fitting,
+        total.n_refused,
+        total.n_nowhere,
+        took.as_secs()
+    ));
+    lines
+}
+
+/// A pod that bears everything is accepted by exactly the nodes of the scene once the scheduler has seen them.
+fn wait_until_seen(real: &Real, client: &Client, scene: &Scene) {
+    let expected: BTreeSet<String> = scene.nodes.iter().map(|node| node.name.clone()).collect();
+    let deadline = Instant::now() + WAIT_MAX;
+    for round in 0.. {
+        let created = create(client, scene, &pods::undemanding(), round);
+        let theirs = their_opinion(real, client, &created);
+        if theirs.message.starts_with(&format!("0/{} nodes", expected.len())) && theirs.fitting.is_subset(&expected) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "the scheduler does not see scene {}: {theirs:?}", scene.number);
+    }
+}
+
+/// Everything as the API server shows it, defaults and all.
+fn read_back(client: &Client) -> Cluster {
+    let mut cluster = Cluster::default();
+    for (group, plural) in [
+        ("", "namespaces"),
+        ("storage.k8s.io", "storageclasses"),
+        ("storage.k8s.io", "csinodes"),
+        ("storage.k8s.io", "csidrivers"),
+        ("storage.k8s.io", "csistoragecapacities"),
+        ("", "persistentvolumes"),
+        ("", "persistentvolumeclaims"),
+        ("", "nodes"),
+        ("", "pods"),
+    ] {
+        let root = if group.is_empty() { "/api/v1".to_owned() } else { format!("/apis/{group}/v1") };
+        let list = client.get(&format!("{root}/{plural}")).unwrap();
+        assert!(list.is_success(), "{}", list.message());
+        for item in list.body["items"].as_array().unwrap() {
+            // The probes of this test wait too; they are nobody's neighbours.
+            cluster.put(group, plural, item.to_string().as_bytes());
+        }
+    }
+    cluster
+}
+
+#[test]
+fn the_scheduler_is_built_with_the_cluster() {
+    assert!(parts::CLUSTER.iter().any(|part| part.name == "kube-scheduler"));
+}
