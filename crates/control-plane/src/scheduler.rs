@@ -34,6 +34,8 @@ mod quantity;
 mod queue;
 mod score;
 mod storage;
+#[cfg(test)]
+mod testing;
 mod topology;
 mod verdict;
 
@@ -300,3 +302,6 @@ fn could_use_any(cluster: &Cluster, nodes: &BTreeSet<String>, key: &Key) -> bool
             && asked.scalars.iter().all(|(name, amount)| *amount <= has.scalar(name))
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -200,3 +200,6 @@ fn never(filter: Filter, reason: Reason) -> Refusal {
 fn for_now(filter: Filter, reason: Reason) -> Refusal {
     Refusal { reasons: vec![reason], could_yield: true, filter }
 }
+
+#[cfg(test)]
+mod tests;

@@ -144,3 +144,6 @@ fn harm(candidate: &Candidate) -> (usize, i32, i64, usize, std::cmp::Reverse<jif
     let eldest = std::cmp::Reverse(eldest.unwrap_or(jiff::Timestamp::MAX));
     (candidate.n_violations, highest, sum, victims.len(), eldest, &candidate.node)
 }
+
+#[cfg(test)]
+mod tests;

@@ -192,14 +192,13 @@ impl Queue {
     /// Takes a pod out of wherever it waits.
     fn leave(&mut self, key: &Key) {
         let Some(waiting) = self.waiting.get(key) else { return };
+        let key = key.clone();
         match waiting.place {
-            Place::Active => {
-                drop(self.active.remove(&(Reverse(waiting.priority), waiting.since, waiting.number, key.clone())));
-            }
-            Place::Backoff { until, .. } => drop(self.backoff.remove(&(until, waiting.number, key.clone()))),
-            Place::Unschedulable { since } => drop(self.unschedulable.remove(&(since, key.clone()))),
-            Place::Gated | Place::Out => {}
-        }
+            Place::Active => self.active.remove(&(Reverse(waiting.priority), waiting.since, waiting.number, key)),
+            Place::Backoff { until, .. } => self.backoff.remove(&(until, waiting.number, key)),
+            Place::Unschedulable { since } => self.unschedulable.remove(&(since, key)),
+            Place::Gated | Place::Out => false,
+        };
     }
 }
 
@@ -209,4 +208,69 @@ fn pause(n_attempts: u32) -> SignedDuration {
     doubled
         .and_then(|factor| FIRST_PAUSE.checked_mul(i32::try_from(factor).ok()?))
         .map_or(LONGEST_PAUSE, |p| p.min(LONGEST_PAUSE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> Key {
+        Key::new("default", name)
+    }
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+    }
+
+    fn popped(queue: &mut Queue, seconds: i64) -> Option<String> {
+        queue.pop(at(seconds)).map(|key| key.name)
+    }
+
+    #[test]
+    fn the_important_go_first_and_then_those_who_wait_longest() {
+        let mut queue = Queue::default();
+        for (name, priority, seconds) in [("late", 0, 2), ("early", 0, 1), ("important", 9, 3)] {
+            queue.add(&key(name), priority, false, at(seconds));
+        }
+        let order: Vec<String> = std::iter::from_fn(|| popped(&mut queue, 4)).collect();
+        assert_eq!(order, ["important", "early", "late"]);
+    }
+
+    #[test]
+    fn a_gated_pod_waits_for_its_gate() {
+        let mut queue = Queue::default();
+        queue.add(&key("p"), 0, true, at(0));
+        assert_eq!(popped(&mut queue, 0), None);
+        queue.add(&key("p"), 0, false, at(1));
+        assert_eq!(popped(&mut queue, 1).as_deref(), Some("p"));
+    }
+
+    #[test]
+    fn a_refused_pod_waits_for_a_change_or_five_minutes() {
+        let mut queue = Queue::default();
+        queue.add(&key("p"), 0, false, at(0));
+        popped(&mut queue, 0);
+        queue.refuse(&key("p"), vec![Filter::NodeResourcesFit], at(0));
+        queue.changed(|_, filters| filters.contains(&Filter::NodePorts), at(1));
+        assert_eq!((popped(&mut queue, 299), queue.next_wake()), (None, Some(at(300))));
+        assert_eq!(popped(&mut queue, 300).as_deref(), Some("p"));
+        queue.refuse(&key("p"), vec![Filter::NodeResourcesFit], at(300));
+        queue.changed(|_, filters| filters.contains(&Filter::NodeResourcesFit), at(301));
+        assert_eq!(popped(&mut queue, 301).as_deref(), Some("p"));
+    }
+
+    #[test]
+    fn a_pause_after_an_error_is_kept_and_grows() {
+        let mut queue = Queue::default();
+        queue.add(&key("p"), 0, false, at(0));
+        let mut now = 0;
+        for pause in [1, 2, 4, 8, 10, 10] {
+            assert_eq!(popped(&mut queue, now).as_deref(), Some("p"));
+            queue.retry(&key("p"), at(now));
+            assert_eq!(popped(&mut queue, now + pause - 1), None, "a pause of {pause} s");
+            now += pause;
+        }
+        queue.remove(&key("p"));
+        assert_eq!((popped(&mut queue, now), queue.next_wake()), (None, None));
+    }
 }
