@@ -12,10 +12,12 @@
 mod accounts;
 mod budget;
 mod cleanup;
+mod cronjob;
 mod daemonset;
 mod deployment;
 mod facts;
 mod hash;
+mod job;
 mod owner;
 mod queue;
 mod replicas;
@@ -44,6 +46,7 @@ pub struct Workloads {
     world: World,
     queue: Queue<Task>,
     patience: daemonset::Patience,
+    records: job::Records,
     missing: cleanup::Missing,
     ca_pem: String,
 }
@@ -63,13 +66,21 @@ enum Desk {
     ReplicationController,
     StatefulSet,
     DaemonSet,
+    CronJob,
+    Job,
     Budget,
     Cleanup,
 }
 
+impl Default for Workloads {
+    fn default() -> Self {
+        Self::new("")
+    }
+}
+
 impl Controller for Workloads {
     fn name(&self) -> &'static str {
-        "kube-controller-manager"
+        "workloads"
     }
 
     fn observe(&mut self, change: &Change) {
@@ -114,6 +125,7 @@ impl Workloads {
             world: World::default(),
             queue: Queue::default(),
             patience: daemonset::Patience::default(),
+            records: job::Records::default(),
             missing: cleanup::Missing::default(),
             ca_pem: ca_pem.to_owned(),
         }
@@ -128,6 +140,8 @@ impl Workloads {
             Desk::ReplicationController => replicas::sync_replication_controller(world, hands, key),
             Desk::StatefulSet => statefulset::sync(world, hands, key),
             Desk::DaemonSet => daemonset::sync(world, hands, key, &mut self.patience),
+            Desk::CronJob => cronjob::sync(world, hands, key),
+            Desk::Job => job::sync(world, hands, key, &mut self.records),
             Desk::Budget => budget::sync(world, hands, key),
             Desk::Cleanup => cleanup::sync(world, hands, &mut self.missing),
         }

@@ -30,14 +30,13 @@ pub(crate) struct PodFacts {
     pub(crate) reason: String,
     /// Since when it has been ready.
     pub(crate) ready_since: Option<Timestamp>,
-    pub(crate) is_scheduled: bool,
-    /// Whether something announced that it will be disrupted.
-    pub(crate) is_disruption_target: bool,
+    /// The most restarts of one container, and those of all.
     pub(crate) restarts: i32,
+    pub(crate) all_restarts: i32,
     pub(crate) deletion_cost: i32,
     pub(crate) job_index: Option<u32>,
-    /// When the last of its containers ended.
-    pub(crate) finished: Option<Timestamp>,
+    /// When it ended, as far as can be told.
+    pub(crate) finished: Timestamp,
     pub(crate) stored: Arc<Stored>,
 }
 
@@ -60,12 +59,18 @@ impl PodFacts {
         let owner = metadata.owner_references.into_iter().find(|owner| owner.controller == Some(true));
         let condition = |kind: &str| status.conditions.iter().find(|c| c.kind == kind && c.status == "True");
         let annotation = |name: &str| metadata.annotations.get(name);
+        let created = metadata.creation_timestamp.map_or(Timestamp::UNIX_EPOCH, |time| time.0);
+        let deleted = metadata.deletion_timestamp.map(|time| time.0);
+        let finished = status.finished().unwrap_or_else(|| {
+            let grace = metadata.deletion_grace_period_seconds.unwrap_or(0);
+            deleted.map_or(created, |at| after(at, -grace))
+        });
         Some(Self {
             key: stored.key.clone(),
             uid: stored.uid.clone(),
             owner,
-            created: metadata.creation_timestamp.map_or(Timestamp::UNIX_EPOCH, |time| time.0),
-            deleted: metadata.deletion_timestamp.map(|time| time.0),
+            created,
+            deleted,
             node: spec.node_name,
             phase: match status.phase.as_str() {
                 "Running" => Phase::Running,
@@ -76,17 +81,15 @@ impl PodFacts {
             },
             ready_since: condition("Ready")
                 .map(|c| c.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0)),
-            is_scheduled: condition("PodScheduled").is_some(),
-            is_disruption_target: condition("DisruptionTarget").is_some(),
             restarts: status.container_statuses.iter().map(|container| container.restart_count).max().unwrap_or(0),
             deletion_cost: annotation(POD_DELETION_COST).and_then(|cost| cost.parse().ok()).unwrap_or(0),
             job_index: annotation(JOB_INDEX).and_then(|index| index.parse().ok()),
-            finished: status
+            all_restarts: status
                 .container_statuses
                 .iter()
-                .filter_map(|container| container.state.terminated.as_ref()?.finished_at.as_ref())
-                .map(|time| time.0)
-                .max(),
+                .chain(&status.init_container_statuses)
+                .fold(0, |sum, container| sum.saturating_add(container.restart_count)),
+            finished,
             reason: status.reason,
             finalizers: metadata.finalizers,
             labels: metadata.labels,
@@ -202,6 +205,7 @@ struct WireMeta {
     finalizers: Vec<String>,
     creation_timestamp: Option<Time>,
     deletion_timestamp: Option<Time>,
+    deletion_grace_period_seconds: Option<i64>,
 }
 
 #[derive(Default, Deserialize)]
@@ -217,6 +221,26 @@ struct WireStatus {
     reason: String,
     conditions: Vec<WireCondition>,
     container_statuses: Vec<WireContainer>,
+    init_container_statuses: Vec<WireContainer>,
+}
+
+impl WireStatus {
+    /// When the last container ended, or else when it stopped being ready.
+    fn finished(&self) -> Option<Timestamp> {
+        let ends = self.container_statuses.iter().map(|container| {
+            container
+                .state
+                .terminated
+                .as_ref()
+                .and_then(|terminated| terminated.finished_at.as_ref())
+                .map(|time| time.0)
+        });
+        let ends: Option<Vec<Timestamp>> = ends.collect();
+        ends.and_then(|ends| ends.into_iter().max()).or_else(|| {
+            let unready = self.conditions.iter().find(|c| c.kind == "Ready" && c.status == "False")?;
+            unready.last_transition_time.as_ref().map(|time| time.0)
+        })
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -286,6 +310,10 @@ pub(crate) mod testing {
                 "cost" => object["metadata"]["annotations"][POD_DELETION_COST] = json!(value),
                 "restarts" => {
                     object["status"]["containerStatuses"] = json!([{ "restartCount": value.parse::<i32>().unwrap() }]);
+                }
+                "finished" => {
+                    object["status"]["containerStatuses"] =
+                        json!([{ "state": { "terminated": { "finishedAt": time(value) } } }]);
                 }
                 "index" => object["metadata"]["annotations"][JOB_INDEX] = json!(value),
                 "finalizer" => object["metadata"]["finalizers"] = json!([value]),

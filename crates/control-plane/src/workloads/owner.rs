@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{ObjectReference, Pod, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::json;
 
-use super::facts::{PodFacts, key_of, uid_of};
+use super::facts::{PodFacts, uid_of};
 use super::selector::Selector;
 use crate::error::{ApiError, ApiResult};
 use crate::hands::{Event, Hands, Kube};
@@ -18,11 +18,13 @@ pub(crate) struct Owner<'a> {
     pub(crate) kind: &'static str,
     pub(crate) meta: &'a ObjectMeta,
     pub(crate) component: &'static str,
+    /// What it puts on pods that it adopts, to see them end.
+    pub(crate) finalizer: Option<&'static str>,
 }
 
 impl<'a> Owner<'a> {
     pub(crate) fn of<T: Kube>(object: &'a T, component: &'static str) -> Self {
-        Self { api_version: T::API_VERSION, kind: T::KIND, meta: object.metadata(), component }
+        Self { api_version: T::API_VERSION, kind: T::KIND, meta: object.metadata(), component, finalizer: None }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -138,10 +140,12 @@ impl<'a> Owner<'a> {
                 Claim::Keep => mine.push(pod),
                 Claim::Leave => {}
                 Claim::Release => {
-                    gone_is_fine(rewrite_owners(hands, &pod, |owners| owners.retain(|owner| owner.uid != self.uid())))?;
+                    let released =
+                        self.rewrite(hands, &pod, |owners| owners.retain(|owner| owner.uid != self.uid()), false);
+                    gone_is_fine(released)?;
                 }
                 Claim::Adopt => {
-                    let adopted = rewrite_owners(hands, &pod, |owners| owners.push(self.reference()));
+                    let adopted = self.rewrite(hands, &pod, |owners| owners.push(self.reference()), true);
                     if gone_is_fine(adopted)?.is_some() {
                         mine.push(pod);
                     }
@@ -149,6 +153,31 @@ impl<'a> Owner<'a> {
             }
         }
         Ok(mine)
+    }
+
+    fn rewrite(
+        &self,
+        hands: &mut Hands<'_>,
+        pod: &PodFacts,
+        change: impl FnOnce(&mut Vec<OwnerReference>),
+        takes_finalizer: bool,
+    ) -> ApiResult<Pod> {
+        let mut owners = pod.stored.read::<Pod>().and_then(|pod| pod.metadata.owner_references).unwrap_or_default();
+        change(&mut owners);
+        // With the uid, so that a new pod of the same name is not taken for this one.
+        let mut meta = serde_json::Map::from_iter([
+            ("uid".to_owned(), json!(pod.uid)),
+            ("ownerReferences".to_owned(), json!(owners)),
+        ]);
+        if let Some(finalizer) = self.finalizer {
+            let mut finalizers = pod.finalizers.clone();
+            finalizers.retain(|known| known != finalizer);
+            if takes_finalizer {
+                finalizers.push(finalizer.to_owned());
+            }
+            meta.insert("finalizers".to_owned(), json!(finalizers));
+        }
+        hands.merge_patch::<Pod>(&pod.key.namespace, &pod.key.name, None, &json!({ "metadata": meta }))
     }
 }
 
@@ -171,18 +200,6 @@ pub(crate) fn claim_on(uid: &str, owner_is_deleting: bool, selector: &Selector, 
     }
 }
 
-fn rewrite_owners(
-    hands: &mut Hands<'_>,
-    pod: &PodFacts,
-    change: impl FnOnce(&mut Vec<OwnerReference>),
-) -> ApiResult<Pod> {
-    let mut owners = pod.stored.read::<Pod>().and_then(|pod| pod.metadata.owner_references).unwrap_or_default();
-    change(&mut owners);
-    // With the uid, so that a new pod of the same name is not taken for this one.
-    let patch = json!({ "metadata": { "uid": pod.uid, "ownerReferences": owners } });
-    hands.merge_patch::<Pod>(&pod.key.namespace, &pod.key.name, None, &patch)
-}
-
 /// Turns "it is gone, or replaced" into None.
 pub(crate) fn gone_is_fine<T>(result: ApiResult<T>) -> ApiResult<Option<T>> {
     match result {
@@ -200,12 +217,6 @@ pub(crate) fn is_namespace_going(error: &ApiError) -> bool {
 /// Whether `meta` says that the object with `uid` controls it.
 pub(crate) fn is_controlled_by(meta: &ObjectMeta, uid: &str) -> bool {
     super::facts::controller_of(meta).is_some_and(|owner| owner.uid == uid)
-}
-
-/// `namespace/name`, as logs and keys of the real controllers have it.
-pub(crate) fn path_of(meta: &ObjectMeta) -> String {
-    let key = key_of(meta);
-    format!("{}/{}", key.namespace, key.name)
 }
 
 #[cfg(test)]

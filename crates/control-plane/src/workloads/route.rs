@@ -3,6 +3,7 @@
 use super::accounts::{DEFAULT_ACCOUNT, ROOT_CERTIFICATE};
 use super::budget;
 use super::facts::PodFacts;
+use super::job::{JOB_NAME, TRACKING};
 use super::selector::{Labels, Selector};
 use super::world::{World, in_namespace};
 use super::{Desk, Task};
@@ -24,6 +25,14 @@ pub(crate) fn pod(world: &World, before: Option<&PodFacts>, after: Option<&PodFa
         let was_same = before.is_some_and(|before| before.owner.is_none() && before.labels == pod.labels);
         if !was_same {
             tasks.extend(adopters(world, &pod.key.namespace, &pod.labels));
+        }
+    }
+    for pod in after.into_iter().filter(|pod| pod.owner.is_none()) {
+        // A Job that is gone left its finalizer behind.
+        if let Some(job) = pod.labels.get(JOB_NAME)
+            && pod.finalizers.iter().any(|finalizer| finalizer == TRACKING)
+        {
+            tasks.push(Task { desk: Desk::Job, key: Key::new(&pod.key.namespace, job) });
         }
     }
     if let Some(pod) = before.or(after) {
@@ -60,6 +69,12 @@ pub(crate) fn other(world: &World, change: &Change) -> Vec<Task> {
         ("apps", "statefulsets") => vec![task(Desk::StatefulSet)],
         ("apps", "daemonsets") => vec![task(Desk::DaemonSet)],
         ("apps", "controllerrevisions") | ("", "persistentvolumeclaims") => owners(change),
+        ("batch", "cronjobs") => vec![task(Desk::CronJob)],
+        ("batch", "jobs") => {
+            let mut tasks = owners(change);
+            tasks.push(task(Desk::Job));
+            tasks
+        }
         ("policy", "poddisruptionbudgets") => vec![task(Desk::Budget)],
         ("", "namespaces") => vec![task(Desk::Namespace)],
         ("", "serviceaccounts") if key.name == DEFAULT_ACCOUNT => vec![namespace_of(&key)],
@@ -87,6 +102,8 @@ fn desk_of_kind(kind: &str) -> Option<Desk> {
         "ReplicationController" => Some(Desk::ReplicationController),
         "StatefulSet" => Some(Desk::StatefulSet),
         "DaemonSet" => Some(Desk::DaemonSet),
+        "Job" => Some(Desk::Job),
+        "CronJob" => Some(Desk::CronJob),
         _ => None,
     }
 }
@@ -131,6 +148,12 @@ fn adopters(world: &World, namespace: &str, labels: &Labels) -> Vec<Task> {
     for (key, set) in in_namespace(&world.stateful_sets, namespace) {
         if set.spec.as_ref().is_some_and(|spec| wants(Selector::of(&spec.selector))) {
             tasks.push(Task { desk: Desk::StatefulSet, key: key.clone() });
+        }
+    }
+    for (key, job) in in_namespace(&world.jobs, namespace) {
+        let selector = job.spec.as_ref().and_then(|spec| spec.selector.as_ref());
+        if selector.is_some_and(|selector| wants(Selector::of(selector))) {
+            tasks.push(Task { desk: Desk::Job, key: key.clone() });
         }
     }
     for (key, set) in in_namespace(&world.daemon_sets, namespace) {

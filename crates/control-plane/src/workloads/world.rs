@@ -140,10 +140,6 @@ impl Pods {
         (before, after)
     }
 
-    pub(crate) fn get(&self, key: &Key) -> Option<&Arc<PodFacts>> {
-        self.by_key.get(key)
-    }
-
     pub(crate) fn of_owner(&self, uid: &str) -> Vec<Arc<PodFacts>> {
         self.all(self.by_owner.get(uid))
     }
@@ -170,10 +166,6 @@ impl Pods {
 
     pub(crate) fn finished(&self) -> Vec<Arc<PodFacts>> {
         self.all(Some(&self.finished))
-    }
-
-    pub(crate) fn n_finished(&self) -> usize {
-        self.finished.len()
     }
 
     fn all(&self, keys: Option<&BTreeSet<Key>>) -> Vec<Arc<PodFacts>> {
