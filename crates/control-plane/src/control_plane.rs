@@ -23,6 +23,7 @@ use crate::scheduler::Scheduler;
 use crate::serve;
 use crate::server::Server;
 use crate::service::Service;
+use crate::volumes::{self, VolumeOptions};
 use crate::workloads::Workloads;
 
 /// However far away the next wish is, the loop looks up now and then: cheap, and a lost wake-up heals.
@@ -250,6 +251,7 @@ fn controllers(kubelets: Kubelets, ca_pem: &str) -> Vec<Box<dyn Controller>> {
     controllers.push(Box::new(Workloads::new(ca_pem)));
     controllers.push(Box::new(Scheduler::new()));
     controllers.extend(nodes::controllers());
+    controllers.extend(volumes::controllers(&VolumeOptions::default()));
     controllers.push(Box::new(kubelets));
     controllers
 }

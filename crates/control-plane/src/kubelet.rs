@@ -38,8 +38,8 @@ pub use machine::{CsiDriver, Machine, Machines, Trouble};
 pub use script::Pace;
 
 pub(crate) use life::after;
-pub(crate) use node::LEASE_NAMESPACE;
-pub(crate) use status::time;
+pub(crate) use node::{ATTACHED_BY_CONTROLLER, LEASE_NAMESPACE};
+pub(crate) use status::{digest, time};
 pub(crate) use volumes::{claims_of, volume_name};
 
 use admission::{Port, Room};
@@ -122,7 +122,8 @@ struct Seen {
     is_fake: bool,
     is_ready: bool,
     internal_ip: Option<String>,
-    attached: BTreeSet<String>,
+    /// None where nobody attaches volumes, and none are waited for.
+    attached: Option<BTreeSet<String>>,
 }
 
 /// A pod that was let in.
@@ -248,6 +249,10 @@ impl Controller for Kubelets {
         "kubelet"
     }
 
+    fn manager(&self) -> &'static str {
+        "kubelet"
+    }
+
     fn observe(&mut self, change: &Change) {
         match (change.resource.group.as_str(), change.resource.plural.as_str()) {
             ("", "pods") => self.observe_pod(change),
@@ -324,7 +329,9 @@ impl Seen {
         let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
         let addresses = status.and_then(|status| status.addresses.as_deref()).unwrap_or_default();
         let attached = status.and_then(|status| status.volumes_attached.as_deref()).unwrap_or_default();
-        let mark = meta.annotations.as_ref().and_then(|annotations| annotations.get(FAKE.0));
+        let annotation = |key: &str| meta.annotations.as_ref().and_then(|annotations| annotations.get(key));
+        let mark = annotation(FAKE.0);
+        let is_attached_to = annotation(ATTACHED_BY_CONTROLLER).is_some_and(|value| value == "true");
         Self {
             uid: meta.uid.clone().unwrap_or_default(),
             labels: meta.labels.clone().unwrap_or_default(),
@@ -336,7 +343,7 @@ impl Seen {
                 .iter()
                 .find(|address| address.type_ == "InternalIP")
                 .map(|address| address.address.clone()),
-            attached: attached.iter().map(|volume| volume.name.clone()).collect(),
+            attached: is_attached_to.then(|| attached.iter().map(|volume| volume.name.clone()).collect()),
         }
     }
 }

@@ -63,7 +63,7 @@ pub struct Machines(Arc<Mutex<Buttons>>);
 #[derive(Default)]
 struct Buttons {
     pressed: Vec<Order>,
-    wake: Option<Box<dyn Fn() + Send>>,
+    wake: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
 #[derive(Clone, Debug)]
@@ -102,8 +102,8 @@ impl Machines {
     }
 
     /// Whom to tell that a button was pressed: whoever lets the kubelets work.
-    pub fn on_press(&self, wake: impl Fn() + Send + 'static) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).wake = Some(Box::new(wake));
+    pub fn on_press(&self, wake: impl Fn() + Send + Sync + 'static) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).wake = Some(Arc::new(wake));
     }
 
     pub(crate) fn take(&self) -> Vec<Order> {
@@ -111,9 +111,13 @@ impl Machines {
     }
 
     fn press(&self, order: Order) {
-        let mut buttons = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        buttons.pressed.push(order);
-        if let Some(wake) = &buttons.wake {
+        let wake = {
+            let mut buttons = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            buttons.pressed.push(order);
+            buttons.wake.clone()
+        };
+        // Not under the lock: whoever is woken may want it at once.
+        if let Some(wake) = wake {
             wake();
         }
     }

@@ -19,6 +19,9 @@ pub(crate) const LEASE_NAMESPACE: &str = "kube-node-lease";
 /// kwok's mark of a node that it runs. The same manifests run here.
 pub(crate) const FAKE: (&str, &str) = ("kwok.x-k8s.io/node", "fake");
 
+/// On nodes whose volumes are attached from the control plane.
+pub(crate) const ATTACHED_BY_CONTROLLER: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
+
 const LEASE_SECONDS: i32 = 40;
 const KUBELET_PORT: i32 = 10250;
 const VERSION: &str = "v1.36.3";
@@ -39,8 +42,7 @@ pub(crate) fn registration(machine: &Machine, internal_ip: &str, now: Timestamp)
     ]);
     labels.extend(machine.labels.clone());
     let architecture = labels.get("kubernetes.io/arch").cloned().unwrap_or_default();
-    let mut annotations =
-        BTreeMap::from([("volumes.kubernetes.io/controller-managed-attach-detach".to_owned(), "true".to_owned())]);
+    let mut annotations = BTreeMap::from([(ATTACHED_BY_CONTROLLER.to_owned(), "true".to_owned())]);
     annotations.extend(machine.annotations.clone());
     let capacity = with_pods(&machine.capacity, machine.max_pods);
     let allocatable = if machine.allocatable.is_empty() { &machine.capacity } else { &machine.allocatable };

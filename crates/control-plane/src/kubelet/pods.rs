@@ -109,8 +109,8 @@ impl Kubelets {
             home.volumes = volumes;
             self.agenda.set(Due::Status(home.node.clone()), hands.now());
         }
-        let attached = seat.node.as_ref().map(|seen| &seen.attached);
-        let has_all = home.volumes.iter().all(|volume| attached.is_some_and(|attached| attached.contains(volume)));
+        let attached = seat.node.as_ref().and_then(|seen| seen.attached.as_ref());
+        let has_all = home.volumes.iter().all(|volume| attached.is_none_or(|attached| attached.contains(volume)));
         if has_all && (seat.health.is_up || home.uses_host_network) {
             home.life.go(hands.now());
         }
