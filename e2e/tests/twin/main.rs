@@ -16,11 +16,13 @@ mod expect;
 mod objects;
 mod stage;
 
+mod apply;
 mod crud;
 mod deletes;
 mod discovery;
 mod dryrun;
 mod lists;
+mod patches;
 mod updates;
 mod watch;
 
@@ -51,15 +53,7 @@ macro_rules! tests {
 }
 pub(crate) use tests;
 
-const MODULES: &[(&str, &[Test])] = &[
-    ("discovery", discovery::TESTS),
-    ("crud", crud::TESTS),
-    ("lists", lists::TESTS),
-    ("watch", watch::TESTS),
-    ("updates", updates::TESTS),
-    ("deletes", deletes::TESTS),
-    ("dryrun", dryrun::TESTS),
-];
+const MODULES: &[(&str, &[Test])] = &[("discovery", discovery::TESTS), ("crud", crud::TESTS), ("lists", lists::TESTS), ("watch", watch::TESTS), ("updates", updates::TESTS), ("deletes", deletes::TESTS), ("dryrun", dryrun::TESTS), ("patches", patches::TESTS), ("apply", apply::TESTS)];
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();

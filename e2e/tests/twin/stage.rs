@@ -14,8 +14,10 @@ use serde_json::{Value, json};
 
 use crate::Test;
 
-/// Most things happen within milliseconds; a cluster whose machine compiles beside it may take its time.
+/// Most things happen within milliseconds; a cluster of five processes whose machine compiles beside it may take its time.
 const WAIT_MAX: Duration = Duration::from_secs(60);
+/// Ours shares this process, and its controllers wake with every change.
+const WAIT_MAX_EMBEDDED: Duration = Duration::from_secs(20);
 const POLL_EVERY: Duration = Duration::from_millis(15);
 
 /// The label and the taint of a test's own nodes.
@@ -52,13 +54,13 @@ struct Cluster {
 }
 
 enum Plane {
+    Embedded { _plane: Box<kerf_control_plane::ControlPlane>, _folder: tempfile::TempDir },
     Real(Box<control_plane::ControlPlane>),
 }
 
 /// One test's place: a client with every right, and a namespace of its own.
 pub(crate) struct Stage<'a> {
-    #[expect(dead_code, reason = "for tests that say where they are")]
-    pub(crate) which: Which,
+    which: Which,
     cluster: &'a Cluster,
     pub(crate) client: Client,
     #[expect(dead_code, reason = "for tests that run kubectl")]
@@ -148,7 +150,7 @@ impl Running {
 fn raise(which: Which) -> Result<Cluster, String> {
     let began = Instant::now();
     let (cluster, what) = match which {
-        Which::Embedded => return Err("the embedded control plane is not there yet".to_owned()),
+        Which::Embedded => (embedded(), "kerf-control-plane".to_owned()),
         Which::Real => match control_plane::start_cluster(&build::to_stderr) {
             Ok(Started::Ready(plane)) => {
                 let address = plane.address().clone();
@@ -161,6 +163,17 @@ fn raise(which: Which) -> Result<Cluster, String> {
     };
     build::to_stderr(&format!("{}: {what} ready after {} ms", which.name(), began.elapsed().as_millis()));
     Ok(cluster)
+}
+
+fn embedded() -> Cluster {
+    let plane = kerf_control_plane::ControlPlane::start(&kerf_control_plane::Options::default()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    plane.write_kubeconfig(&kubeconfig).unwrap();
+    let at = plane.address().unwrap();
+    let address =
+        Address { endpoint: at.endpoint.clone(), ca_pem: at.ca_pem.clone(), token: at.token.clone(), kubeconfig };
+    Cluster { address, plane: Plane::Embedded { _plane: Box::new(plane), _folder: folder } }
 }
 
 impl<'a> Stage<'a> {
@@ -199,6 +212,8 @@ impl<'a> Stage<'a> {
     pub(crate) fn forget_before(&self, version: u64) {
         match &self.cluster.plane {
             Plane::Real(plane) => plane.compact(version).unwrap(),
+            // It never remembers anything from before it began to serve a kind.
+            Plane::Embedded { .. } => {}
         }
     }
 
@@ -321,10 +336,17 @@ impl<'a> Stage<'a> {
         self.wait_some(what, || holds().then_some(()));
     }
 
+    fn wait_max(&self) -> Duration {
+        match self.which {
+            Which::Embedded => WAIT_MAX_EMBEDDED,
+            Which::Real => WAIT_MAX,
+        }
+    }
+
     /// Waits until there is something, and gives it back.
     #[track_caller]
     pub(crate) fn wait_some<T>(&self, what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
-        let deadline = Instant::now() + WAIT_MAX;
+        let deadline = Instant::now() + self.wait_max();
         loop {
             if let Some(found) = probe() {
                 return found;
