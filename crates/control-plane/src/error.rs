@@ -86,7 +86,13 @@ impl ApiError {
     /// `Pod "web" is invalid: …`, with a cause for each error.
     #[must_use]
     pub fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Self {
-        let said: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        // What is found twice is told once, and keeps both its causes.
+        let mut said: Vec<String> = Vec::new();
+        for text in errors.iter().map(ToString::to_string) {
+            if !said.contains(&text) {
+                said.push(text);
+            }
+        }
         let list = match said.as_slice() {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),

@@ -21,6 +21,7 @@ mod read;
 mod scale;
 pub mod watch;
 mod write;
+mod yaml;
 
 use std::sync::Arc;
 
@@ -67,7 +68,10 @@ impl State {
         if let Some(answer) = self.answer_beside_resources(request) {
             return answer;
         }
-        let target = Target::parse(&request.path).ok_or_else(ApiError::no_such_path)?;
+        let Some(target) = Target::parse(&request.path) else { return Ok(no_such_page()) };
+        if !self.catalog.iter().any(|resource| resource.group == target.group) {
+            return Ok(no_such_page());
+        }
         let resource = self
             .catalog
             .get(&target.group, &target.version, &target.plural)
@@ -145,10 +149,19 @@ impl State {
             "/openapi/v3" => Ok(Answer::json(200, &openapi::v3_index(&self.catalog))),
             path if path.starts_with("/openapi/v3/") => self.open_api_of(path),
             path if is_health(path) => Ok(health(path, &Query::parse(&request.query))),
+            path if is_group_path(path) && !self.serves_group(path) => Ok(no_such_page()),
             path => discovery::answer(&self.catalog, path, &request.accept)
                 .map(|(document, content_type)| Answer::json(200, &document).of_type(content_type))
                 .ok_or_else(ApiError::no_such_path),
         })
+    }
+
+    fn serves_group(&self, path: &str) -> bool {
+        let mut segments = path.split('/').skip(1);
+        match (segments.next(), segments.next()) {
+            (Some("apis"), Some(group)) => self.catalog.iter().any(|resource| resource.group == group),
+            _ => true,
+        }
     }
 
     fn open_api_of(&self, path: &str) -> ApiResult<Answer> {
@@ -239,6 +252,16 @@ pub(crate) fn method_not_allowed() -> ApiError {
 fn is_group_path(path: &str) -> bool {
     let segments: Vec<&str> = path.split('/').skip(1).collect();
     matches!(segments.as_slice(), ["api", _] | ["apis", _] | ["apis", _, _])
+}
+
+/// Outside of every group the real server answers in plain words.
+fn no_such_page() -> Answer {
+    Answer {
+        status: 404,
+        content_type: "text/plain; charset=utf-8".to_owned(),
+        body: Body::Whole(Bytes::from_static(b"404 page not found\n")),
+        warnings: Vec::new(),
+    }
 }
 
 fn is_health(path: &str) -> bool {

@@ -148,6 +148,9 @@ impl Parser {
             return Ok(requirements);
         }
         loop {
+            if !is_word(self.peek()) && self.peek() != "!" {
+                return Err(format!("found '{}', expected: !, identifier, or 'end of string'", self.peek()));
+            }
             requirements.push(self.requirement().map_err(|error| format!("unable to parse requirement: {error}"))?);
             match self.next().as_str() {
                 "" => return Ok(requirements),
@@ -211,7 +214,7 @@ impl Parser {
     fn values(&mut self) -> Result<Vec<String>, String> {
         let open = self.next();
         if open != "(" {
-            return Err(format!("found '{open}', expected: '('"));
+            return Err(format!("found '{open}' expected: '('"));
         }
         let mut values = Vec::new();
         let mut expects_value = true;
@@ -405,9 +408,9 @@ mod tests {
     #[test]
     fn bad_label_selectors_are_told() {
         for (selector, told) in [
-            ("a in", "unable to parse requirement: found '', expected: '('"),
+            ("a in", "unable to parse requirement: found '' expected: '('"),
             ("a b", "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"),
-            (",", "unable to parse requirement: found ',', expected: identifier"),
+            (",", "found ',', expected: !, identifier, or 'end of string'"),
             ("a=b,", "found '', expected: identifier after ','"),
             ("a=b)", "found ')', expected: ',' or 'end of string'"),
         ] {

@@ -18,6 +18,7 @@ use crate::server::Server;
 
 /// The real server sends a bookmark about once a minute.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 /// A watch whose client does not say how long ends after half an hour or so, as the real one's do.
 const WATCH_ENDS_AFTER: Duration = Duration::from_secs(45 * 60);
 /// A body larger than this is refused, as the real server does.
@@ -126,7 +127,10 @@ impl AnswerBody {
     fn watch(watch: Watch) -> Self {
         let now = tokio::time::Instant::now();
         let ends_at = now + watch.ends_after.unwrap_or(WATCH_ENDS_AFTER);
-        let watching = Watching { watch, ends_at, bookmark_at: now + BOOKMARK_EVERY };
+        // One comes shortly before the end, so that the next watch can go on from there.
+        let last_bookmark = ends_at.checked_sub(BOOKMARK_BEFORE_END).filter(|at| *at > now);
+        let bookmark_at = last_bookmark.map_or(now + BOOKMARK_EVERY, |at| at.min(now + BOOKMARK_EVERY));
+        let watching = Watching { watch, ends_at, bookmark_at };
         Self(Flow::Watch(Box::pin(next(Box::new(watching)))))
     }
 }

@@ -8,6 +8,7 @@
 //! An object is kept as bytes, not as a tree: a list is a concatenation, twenty watchers share one line, and ten thousand
 //! pods are as large as their JSON. What selectors, owners and the garbage collector ask for stands beside the bytes.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -21,10 +22,32 @@ use tokio::sync::mpsc::UnboundedSender;
 const LOG_MAX: usize = 4096;
 
 /// Where an object is, within its resource. The namespace is empty for cluster scope. Ordered as the real server lists.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Key {
     pub namespace: String,
     pub name: String,
+}
+
+impl Ord for Key {
+    /// As the texts `namespace/name`: `a-b` comes before `a`, because a dash comes before a slash.
+    fn cmp(&self, other: &Self) -> Ordering {
+        if self.namespace == other.namespace {
+            return self.name.cmp(&other.name);
+        }
+        let text = |key: &Self| key.namespace.bytes().chain([b'/']).chain(key.name.bytes()).collect::<Vec<u8>>();
+        let (left, right) = (self.namespace.as_bytes(), other.namespace.as_bytes());
+        match left.iter().zip(right).find(|(left, right)| left != right) {
+            Some((left, right)) => left.cmp(right),
+            // One namespace begins with the other: what follows it decides.
+            None => text(self).cmp(&text(other)),
+        }
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 /// Which resource an object belongs to: group and plural. Versions share their objects.

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::Call;
 use crate::error::{ApiError, ApiResult};
-use crate::kind::Resource;
+use crate::kind::{Catalog, Resource};
 use crate::schema::{self, FieldValidation, Schema};
 use crate::state::{meta, set_meta};
 
@@ -27,11 +27,11 @@ pub(crate) fn unsupported_media_type(accepted: &str) -> ApiError {
 }
 
 /// An object of the call's resource, conforming to its schema, with its unknown fields told.
-pub(crate) fn object(call: &Call<'_>, mode: FieldValidation) -> ApiResult<(Value, Vec<String>)> {
+pub(crate) fn object(catalog: &Catalog, call: &Call<'_>, mode: FieldValidation) -> ApiResult<(Value, Vec<String>)> {
     let is_yaml = is_yaml(&call.request.content_type)?;
     let resource = &call.resource;
     let body = &call.request.body;
-    check_kind(resource, body, is_yaml)?;
+    check_kind(catalog, resource, body, is_yaml)?;
     let schema = resource.schema.as_ref().ok_or_else(ApiError::no_such_path)?;
     let decoded = schema::decode(schema, &resource.kind, &resource.api_version(), body, is_yaml, mode)?;
     let (mut value, mut warnings) = (decoded.value, decoded.warnings);
@@ -68,7 +68,7 @@ pub(crate) fn say_kind(resource: &Resource, value: &mut Value) {
 }
 
 /// A body says its kind itself; one that does not gets it from the path, and one that says another is refused.
-fn check_kind(resource: &Resource, body: &[u8], is_yaml: bool) -> ApiResult<()> {
+fn check_kind(catalog: &Catalog, resource: &Resource, body: &[u8], is_yaml: bool) -> ApiResult<()> {
     #[derive(Default, serde::Deserialize)]
     struct Head {
         #[serde(default, rename = "apiVersion")]
@@ -87,16 +87,28 @@ fn check_kind(resource: &Resource, body: &[u8], is_yaml: bool) -> ApiResult<()> 
     }
     let is_ours =
         (kind.is_empty() || kind == resource.kind) && (api_version.is_empty() || api_version == resource.api_version());
-    if is_ours { Ok(()) } else { Err(wrong_kind(&api_version, &kind, resource)) }
+    if is_ours { Ok(()) } else { Err(wrong_kind(catalog, &api_version, &kind, resource)) }
 }
 
-fn wrong_kind(api_version: &str, kind: &str, resource: &Resource) -> ApiError {
+fn wrong_kind(catalog: &Catalog, api_version: &str, kind: &str, resource: &Resource) -> ApiError {
     let version = api_version.rsplit('/').next().unwrap_or_default();
-    ApiError::bad_request(format!(
-        "{kind} in version \"{version}\" cannot be handled as a {}: no kind \"{kind}\" is registered for version \
-         \"{api_version}\"",
-        resource.kind,
-    ))
+    let is_known = catalog.of_kind(api_version, kind).is_some_and(|known| known.custom.is_none());
+    let why = if is_known && resource.custom.is_none() {
+        let internal = internal_package(&resource.group);
+        format!("converting ({version}.{kind}) to ({internal}.{}): unknown conversion", resource.kind)
+    } else {
+        format!("no kind \"{kind}\" is registered for version \"{api_version}\"")
+    };
+    ApiError::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {}: {why}", resource.kind))
+}
+
+/// Where the real server keeps a group's types, which shows in one message.
+fn internal_package(group: &str) -> &str {
+    match group {
+        "" | "events.k8s.io" => "core",
+        "rbac.authorization.k8s.io" => "rbac",
+        group => group.strip_suffix(".k8s.io").unwrap_or(group),
+    }
 }
 
 /// The object's namespace and name against those of the path.
@@ -131,12 +143,9 @@ pub(crate) fn options(body: &[u8], content_type: &str) -> ApiResult<Value> {
     if body.iter().all(u8::is_ascii_whitespace) {
         return Ok(Value::Null);
     }
-    let parsed = if is_yaml(content_type)? {
-        serde_norway::from_slice(body).map_err(|error| error.to_string())
-    } else {
-        serde_json::from_slice(body).map_err(|error| error.to_string())
-    };
-    parsed.map_err(|error| ApiError::bad_request(format!("couldn't get version/kind; json parse error: {error}")))
+    let schema = Schema::built_in("v1", "DeleteOptions").ok_or_else(ApiError::no_such_path)?;
+    let is_yaml = is_yaml(content_type)?;
+    Ok(schema::decode(&schema, "DeleteOptions", "v1", body, is_yaml, FieldValidation::Ignore)?.value)
 }
 
 /// What a patch or an in-process writer made, brought into the schema's shape.

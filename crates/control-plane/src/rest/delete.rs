@@ -30,6 +30,7 @@ const ORPHAN: &str = "orphan";
 impl State {
     pub(super) fn delete(&mut self, call: &Call<'_>) -> ApiResult<Answer> {
         let options = delete_options(call)?;
+        check_options(&options)?;
         let live = self.find(&call.resource, &call.namespace, &call.name).ok_or_else(|| call.not_found())?;
         let deleted = self.delete_object(&call.resource, &live, &options)?;
         let json = match deleted {
@@ -77,6 +78,12 @@ impl State {
         if !waits {
             if is_dry {
                 return Ok(Deleted::Gone(live.json.clone()));
+            }
+            if is_pod {
+                // A pod's last word says that it had no grace.
+                self.mark(&mut object, 0);
+                self.take_away(resource, &live.key);
+                return Ok(Deleted::Gone(Bytes::from(object.to_string())));
             }
             return Ok(Deleted::Gone(
                 self.take_away(resource, &live.key).map_or_else(Bytes::new, |last| last.json.clone()),
@@ -183,7 +190,11 @@ fn check_options(options: &Value) -> ApiResult<()> {
         ));
     }
     if let Some(policy) = policy.filter(|policy| !matches!(*policy, "Foreground" | "Background" | "Orphan")) {
-        errors.push(FieldError::not_supported("propagationPolicy", policy, &["Background", "Foreground", "Orphan"]));
+        errors.push(FieldError::not_supported(
+            "propagationPolicy",
+            policy,
+            &["Foreground", "Background", "Orphan", "nil"],
+        ));
     }
     if let Some(odd) = options["dryRun"].as_array().into_iter().flatten().find(|word| *word != "All") {
         errors.push(FieldError::not_supported("dryRun", json!([odd]), &["All"]));
@@ -194,15 +205,21 @@ fn check_options(options: &Value) -> ApiResult<()> {
 fn check_preconditions(resource: &Resource, live: &Stored, options: &Value) -> ApiResult<()> {
     let wanted = &options["preconditions"];
     let revision = live.revision.to_string();
-    for (field, said, found) in [("UID", "uid", live.uid.as_str()), ("ResourceVersion", "resourceVersion", &revision)] {
+    for (field, said, found, perhaps) in [
+        ("UID", "uid", live.uid.as_str(), "deleted and then recreated"),
+        ("ResourceVersion", "resourceVersion", &revision, "modified"),
+    ] {
         if let Some(asked) = wanted[said].as_str()
             && asked != found
         {
             return Err(ApiError::conflict(
                 &resource.group,
-                &resource.plural,
+                &resource.kind,
                 &live.key.name,
-                &format!("Precondition failed: {field} in precondition: {asked}, {field} in object meta: {found}"),
+                &format!(
+                    "the {field} in the precondition ({asked}) does not match the {field} in record ({found}). \
+                     The object might have been {perhaps}"
+                ),
             ));
         }
     }

@@ -49,12 +49,16 @@ impl State {
 
     /// A revision that does not exist yet cannot be read.
     fn check_not_ahead(&self, call: &Call<'_>) -> ApiResult<u64> {
-        let asked = revision_of(call.query.get("resourceVersion"))?;
+        let asked = revision_of(call.query.get("resourceVersion"))
+            .map_err(|why| ApiError::bad_request(format!("invalid resource version: {why}")))?;
         if asked > self.store.revision() {
             let current = self.store.revision();
-            let mut error =
-                ApiError::new(504, "Timeout", format!("Too large resource version: {asked}, current: {current}"))
-                    .cause("ResourceVersionTooLarge", "Too large resource version", "");
+            let mut error = ApiError::new(
+                504,
+                "Timeout",
+                format!("Timeout: Too large resource version: {asked}, current: {current}"),
+            )
+            .cause("ResourceVersionTooLarge", "Too large resource version", "");
             error.details.retry_after_seconds = 1;
             return Err(error);
         }
@@ -83,13 +87,11 @@ impl State {
                 _ => self.store.list(&id, &call.namespace).cloned().collect(),
             }
         } else {
-            self.store
-                .list_at(&id, &call.namespace, revision)
-                .map_err(|_| self.expired(start.as_deref(), is_exact, asked))?
+            self.store.list_at(&id, &call.namespace, revision).map_err(|_| Self::expired(start.as_deref()))?
         };
         let mut objects: Vec<Arc<Stored>> = all
             .into_iter()
-            .filter(|stored| start.as_deref().is_none_or(|start| place(stored).as_str() >= start))
+            .filter(|stored| start.as_deref().is_none_or(|start| place(call, stored).as_str() >= start))
             .filter(|stored| call.name.is_empty() || stored.key.name == call.name)
             .filter(|stored| labels.matches(stored) && fields.matches(stored))
             .collect();
@@ -97,7 +99,8 @@ impl State {
         let mut remaining = None;
         if limit > 0 && objects.len() > limit {
             let left = objects.split_off(limit);
-            next = left.first().map(|first| write_token(revision, &place(first)));
+            // The place right after the last one that is shown.
+            next = objects.last().map(|last| write_token(revision, &format!("{}\u{0}", place(call, last))));
             // The real server does not count what a selector would leave out.
             remaining = (labels.is_empty() && fields.is_empty()).then_some(left.len());
         }
@@ -105,18 +108,9 @@ impl State {
     }
 
     /// What a client is told whose list has grown too old, with a way to go on where there is one.
-    fn expired(&self, start: Option<&str>, is_exact: bool, asked: u64) -> ApiError {
+    fn expired(start: Option<&str>) -> ApiError {
         let Some(start) = start else {
-            let current = self.store.revision();
-            return ApiError::new(
-                410,
-                "Expired",
-                if is_exact {
-                    format!("The resourceVersion for the provided list is too old. ({asked}, {current})")
-                } else {
-                    "The resourceVersion for the provided list is too old.".to_owned()
-                },
-            );
+            return ApiError::new(410, "Expired", "The resourceVersion for the provided list is too old.");
         };
         let mut error = ApiError::new(
             410,
@@ -217,7 +211,7 @@ pub(super) fn partial(object: &Value) -> Value {
 
 fn yaml(status: u16, json: &[u8]) -> Answer {
     let object: Value = serde_json::from_slice(json).unwrap_or_default();
-    let text = serde_norway::to_string(&object).unwrap_or_default();
+    let text = super::yaml::write(&object);
     Answer::bytes(status, Bytes::from(text)).of_type("application/yaml")
 }
 
@@ -254,9 +248,24 @@ fn list_pieces(resource: &Resource, metadata: &Value, objects: &[Arc<Stored>]) -
     pieces
 }
 
-/// The order of lists, and where a page begins.
-fn place(stored: &Stored) -> String {
-    format!("{}\u{0}{}", stored.key.namespace, stored.key.name)
+/// The order of lists, and where a page begins: the key below what is listed.
+fn place(call: &Call<'_>, stored: &Stored) -> String {
+    if call.resource.namespaced && call.namespace.is_empty() {
+        format!("{}/{}", stored.key.namespace, stored.key.name)
+    } else {
+        stored.key.name.clone()
+    }
+}
+
+/// What Go says of bytes that do not begin like JSON.
+fn not_json(bytes: &[u8]) -> String {
+    match bytes.first() {
+        None => "unexpected end of JSON input".to_owned(),
+        Some(first) if first.is_ascii_graphic() => {
+            format!("invalid character '{}' looking for beginning of value", char::from(*first))
+        }
+        Some(first) => format!("invalid character '\\u{first:04x}' looking for beginning of value"),
+    }
 }
 
 fn write_token(revision: u64, start: &str) -> String {
@@ -270,24 +279,22 @@ fn write_token(revision: u64, start: &str) -> String {
 }
 
 fn read_token(token: &str) -> ApiResult<(u64, String)> {
-    let bad = |why: &str| ApiError::bad_request(format!("continue key is not valid: {why}"));
+    let bad = |why: &str| ApiError::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
     let json = base64::engine::general_purpose::URL_SAFE_NO_PAD
         .decode(token.trim_end_matches('='))
         .map_err(|_| bad("illegal base64 data"))?;
-    let token: Continue = serde_json::from_slice(&json).map_err(|_| bad("invalid character"))?;
+    let token: Continue = serde_json::from_slice(&json).map_err(|_| bad(&not_json(&json)))?;
     if token.v != "meta.k8s.io/v1" {
         return Err(bad(&format!("server does not recognize this encoded version \"{}\"", token.v)));
     }
     Ok((u64::try_from(token.rv).unwrap_or(0), token.start))
 }
 
-pub(super) fn revision_of(text: &str) -> ApiResult<u64> {
+pub(super) fn revision_of(text: &str) -> Result<u64, String> {
     match text {
         "" => Ok(0),
         text => text.parse().map_err(|_| {
-            ApiError::bad_request(format!(
-                "resourceVersion: Invalid value: \"{text}\": strconv.ParseUint: parsing \"{text}\": invalid syntax"
-            ))
+            format!("resourceVersion: Invalid value: \"{text}\": strconv.ParseUint: parsing \"{text}\": invalid syntax")
         }),
     }
 }
@@ -295,10 +302,11 @@ pub(super) fn revision_of(text: &str) -> ApiResult<u64> {
 pub(super) fn selectors(call: &Call<'_>) -> ApiResult<(Labels, Fields)> {
     let labels = Labels::parse(call.query.get("labelSelector")).map_err(ApiError::bad_request)?;
     let fields = Fields::parse(call.query.get("fieldSelector")).map_err(ApiError::bad_request)?;
-    let known: Vec<String> = match &call.resource.custom {
+    let mut known: Vec<String> = match &call.resource.custom {
         Some(custom) => custom.selectable_fields().iter().map(|path| path.trim_start_matches('.').to_owned()).collect(),
         None => builtin::selectable_names(&call.resource),
     };
+    known.retain(|name| !matches!(name.as_str(), "metadata.name" | "metadata.namespace"));
     for name in fields.names() {
         let is_known =
             matches!(name, "metadata.name" | "metadata.namespace") || known.iter().any(|known| known == name);
@@ -317,11 +325,15 @@ pub(super) fn selectors(call: &Call<'_>) -> ApiResult<(Labels, Fields)> {
 fn check_match(call: &Call<'_>) -> ApiResult<()> {
     use crate::error::FieldError;
     let kind = call.query.get("resourceVersionMatch");
+    let mut errors = Vec::new();
+    if call.query.has("sendInitialEvents") {
+        errors.push(FieldError::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+        return Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &errors));
+    }
     if kind.is_empty() {
         return Ok(());
     }
     let revision = call.query.get("resourceVersion");
-    let mut errors = Vec::new();
     if !call.query.get("continue").is_empty() {
         errors.push(FieldError::forbidden(
             "resourceVersionMatch",

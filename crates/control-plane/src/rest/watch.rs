@@ -31,6 +31,8 @@ pub struct Watch {
     changes: UnboundedReceiver<Arc<Change>>,
     /// The last revision that the client knows of, for bookmarks.
     seen: u64,
+    /// What happened up to here is not told: a watch of the future waits for it.
+    skips_to: u64,
     /// Nothing comes after what is ready.
     is_over: bool,
     pub wants_bookmarks: bool,
@@ -56,7 +58,7 @@ impl State {
     pub(super) fn watch(&mut self, call: &Call<'_>) -> ApiResult<Answer> {
         let (labels, fields) = read::selectors(call)?;
         let asked = call.query.get("resourceVersion");
-        let revision = read::revision_of(asked)?;
+        let revision = read::revision_of(asked).map_err(|why| ApiError::new(500, "", why))?;
         let wants_initial = initial_events(call)?;
         let ends_after = call.query.number("timeoutSeconds")?.and_then(|seconds| u64::try_from(seconds).ok());
         let (to, changes) = unbounded_channel();
@@ -75,6 +77,7 @@ impl State {
             ready: VecDeque::new(),
             changes,
             seen: self.store.revision(),
+            skips_to: if revision > self.store.revision() { revision } else { 0 },
             is_over: false,
             wants_bookmarks: call.query.flag("allowWatchBookmarks"),
             ends_after: ends_after.filter(|seconds| *seconds > 0).map(Duration::from_secs),
@@ -217,6 +220,9 @@ impl Watch {
     }
 
     fn take(&mut self, change: &Change) {
+        if change.revision <= self.skips_to {
+            return;
+        }
         self.seen = change.revision;
         let lens = &mut self.lens;
         let was_seen = change.before.as_ref().is_some_and(|before| lens.sees(before));

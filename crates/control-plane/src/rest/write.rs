@@ -54,7 +54,7 @@ impl State {
             return Err(super::method_not_allowed());
         }
         let write = call.write()?;
-        let (object, mut warnings) = bodies::object(call, write.validation)?;
+        let (object, mut warnings) = bodies::object(&self.catalog, call, write.validation)?;
         let written = self.create_object(&call.resource, &call.namespace, object, &write)?;
         warnings.extend(written.warnings);
         Ok(self.written(call, Written { warnings, ..written }))
@@ -62,7 +62,7 @@ impl State {
 
     pub(super) fn replace(&mut self, call: &Call<'_>) -> ApiResult<Answer> {
         let write = call.write()?;
-        let (object, mut warnings) = bodies::object(call, write.validation)?;
+        let (object, mut warnings) = bodies::object(&self.catalog, call, write.validation)?;
         let written = match self.find(&call.resource, &call.namespace, &call.name) {
             None if may_create_on_update(&call.resource) && write.subresource.is_none() => {
                 self.create_object(&call.resource, &call.namespace, object, &write)?
@@ -99,7 +99,7 @@ impl State {
         applied: Option<Value>,
     ) -> ApiResult<Written> {
         if !meta(&object, "resourceVersion").is_empty() && meta(&object, "resourceVersion") != "0" {
-            return Err(ApiError::bad_request("resourceVersion should not be set on objects to be created"));
+            return Err(ApiError::new(500, "", "resourceVersion should not be set on objects to be created"));
         }
         if resource.namespaced {
             set_meta(&mut object, "namespace", namespace);
@@ -107,8 +107,8 @@ impl State {
         default(resource, &mut object);
         let asked_name = meta(&object, "name").to_owned();
         self.check_namespace(resource, namespace, &asked_name)?;
-        prepare_create(resource, &mut object);
         self.fill_metadata(resource, namespace, &mut object);
+        prepare_create(resource, &mut object);
         let name = meta(&object, "name").to_owned();
         admit::create(self, resource, &mut object, namespace, &name)?;
         default(resource, &mut object);
@@ -122,8 +122,12 @@ impl State {
             }
             (None, None) => {}
         }
-        if self.find(resource, namespace, &name).is_some() {
-            return Err(ApiError::already_exists(&resource.group, &resource.plural, &name));
+        if let Some(present) = self.find(resource, namespace, &name) {
+            let mut error = ApiError::already_exists(&resource.group, &resource.plural, &name);
+            if present.is_deleting {
+                error.message.insert_str(0, "object is being deleted: ");
+            }
+            return Err(error);
         }
         let warnings = builtin::warnings(resource, &object);
         let json = self.keep(resource, Key::new(namespace, &name), object, write.dry_run);
@@ -199,7 +203,7 @@ impl State {
         match meta(new, "resourceVersion") {
             "" | "0" if needs_revision(resource) => Err(ApiError::invalid(
                 &resource.group,
-                &resource.kind,
+                &resource.plural,
                 name,
                 &[FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update")],
             )),
@@ -326,7 +330,12 @@ fn validate_create(resource: &Resource, object: &Value) -> Vec<FieldError> {
 
 fn validate_update(resource: &Resource, subresource: Option<Subresource>, new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = builtin::validate_meta(resource, new);
-    errors.extend(builtin::validate_meta_update(new, old));
+    let of_update = builtin::validate_meta_update(new, old);
+    // The real server looks for new finalizers in two places, and has a cause from each.
+    let again: Vec<FieldError> =
+        of_update.iter().filter(|error| error.field == "metadata.finalizers").cloned().collect();
+    errors.extend(of_update);
+    errors.extend(again);
     match &resource.custom {
         Some(custom) => errors.extend(custom.validate(new, Some(old))),
         None if resource.is("apiextensions.k8s.io", "CustomResourceDefinition") => {
@@ -341,19 +350,14 @@ fn validate_update(resource: &Resource, subresource: Option<Subresource>, new: &
 
 /// What an update cannot take away by leaving it out.
 fn carry_over(new: &mut Value, old: &Value) {
-    for field in [
-        "name",
-        "namespace",
-        "uid",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "generateName",
-    ] {
+    for field in ["name", "namespace", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "generateName"] {
         let is_missing = new["metadata"].get(field).is_none_or(Value::is_null);
         if let Some(kept) = old["metadata"].get(field).filter(|_| is_missing) {
             set_meta(new, field, kept.clone());
         }
+    }
+    if let Some(created) = old["metadata"].get("creationTimestamp") {
+        set_meta(new, "creationTimestamp", created.clone());
     }
     unset_meta(new, "selfLink");
     if let Some(revision) = old["metadata"].get("resourceVersion") {
