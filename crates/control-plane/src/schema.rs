@@ -42,8 +42,10 @@ pub(crate) enum Shape {
     Scalar(Scalar),
     /// An object of this shape, or something else that is as short.
     Either(Link, Alternative),
-    /// Whatever was sent.
-    Any,
+    /// Whatever was sent. Divided, each of its fields may have an owner; otherwise it has one.
+    Any {
+        divided: bool,
+    },
 }
 
 #[derive(Debug, Default)]
@@ -171,7 +173,12 @@ impl Schema {
     }
 
     pub(crate) fn any() -> Self {
-        Self::new(Shape::Any, "interface {}")
+        Self::new(Shape::Any { divided: false }, "interface {}")
+    }
+
+    /// The object that nobody has filled yet.
+    pub(crate) fn zero(&self) -> Value {
+        typing::zero(self)
     }
 
     pub(crate) fn scalar_of(scalar: Scalar) -> Self {
@@ -185,6 +192,18 @@ impl Schema {
             Shape::Object(object) => object.fields.get(name).map(|field| field.link.get()),
             Shape::Map(map) => Some(map.values.get()),
             Shape::Either(link, _) => link.get().field(name),
+            _ => None,
+        }
+    }
+
+    /// What a field counts as when it is not there: its default, or the zero value of one that is always written.
+    pub(crate) fn default_of(&self, name: &str) -> Option<Value> {
+        let Shape::Object(object) = &self.shape else { return None };
+        let field = object.fields.get(name)?;
+        let schema = field.link.get();
+        match (&schema.default, &schema.shape) {
+            (Some(default), _) => Some(default.clone()),
+            (None, Shape::Scalar(scalar)) if field.empty == Empty::Zero => Some(scalar.zero()),
             _ => None,
         }
     }
@@ -245,7 +264,7 @@ impl Schema {
     pub fn preserve_unknown(&self) -> bool {
         match &self.shape {
             Shape::Object(object) => object.preserve_unknown,
-            Shape::Any => true,
+            Shape::Any { .. } => true,
             _ => false,
         }
     }

@@ -123,7 +123,7 @@ fn definition_of(name: &str, schema: &Value, facts: &TypeFacts<'_>) -> Schema {
         "IntOrString" => return Schema::scalar_of(Scalar::IntOrString),
         "Time" => return Schema::scalar_of(Scalar::Time),
         "MicroTime" => return Schema::scalar_of(Scalar::MicroTime),
-        "JSON" | "RawExtension" | "FieldsV1" => Shape::Any,
+        "JSON" | "RawExtension" | "FieldsV1" => Shape::Any { divided: false },
         "JSONSchemaPropsOrArray" => Shape::Either(json_schema_props(), Alternative::Objects),
         "JSONSchemaPropsOrBool" => Shape::Either(json_schema_props(), Alternative::Bool),
         "JSONSchemaPropsOrStringArray" => Shape::Either(json_schema_props(), Alternative::Strings),
@@ -178,6 +178,7 @@ fn field_of(key: &str, property: &Value, is_required: bool, facts: &FieldFacts<'
             }
         }
         Sort::Struct => Empty::Zero,
+        Sort::Collection if facts.pointer => Empty::Kept,
         Sort::Collection => {
             if written {
                 Empty::Null
@@ -257,7 +258,7 @@ fn type_of(property: &Value, facts: &FieldFacts<'_>) -> (Result<String, Schema>,
             if let Some(go_type) = go_type {
                 go_type.clone_into(&mut schema.go_type);
             }
-            let sort = if matches!(schema.shape, Shape::Any) { Sort::Special } else { Sort::Plain };
+            let sort = if matches!(schema.shape, Shape::Any { .. }) { Sort::Special } else { Sort::Plain };
             (Err(schema), sort)
         }
     }

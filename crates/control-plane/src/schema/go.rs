@@ -60,6 +60,28 @@ pub(crate) fn show(value: &Value) -> String {
     }
 }
 
+/// `fmt`'s `%#v` of a tree.
+pub(crate) fn show_syntax(value: &Value) -> String {
+    match value {
+        Value::Null => "interface {}(nil)".to_owned(),
+        Value::String(text) => quote(text),
+        Value::Array(items) => {
+            format!("[]interface {{}}{{{}}}", items.iter().map(show_syntax).collect::<Vec<_>>().join(", "))
+        }
+        Value::Object(fields) => {
+            let shown: Vec<String> =
+                fields.iter().map(|(key, value)| format!("{}:{}", quote(key), show_syntax(value))).collect();
+            format!("map[string]interface {{}}{{{}}}", shown.join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+/// Go's JSON encoder keeps its output harmless in a web page.
+pub(crate) fn escape_html(json: &str) -> String {
+    json.replace('&', "\\u0026").replace('<', "\\u003c").replace('>', "\\u003e")
+}
+
 /// What Go holds a JSON value in.
 pub(crate) fn type_of(value: &Value) -> &'static str {
     match value {

@@ -51,7 +51,7 @@ fn typed(schema: &Value) -> Schema {
             let additional = &schema["additionalProperties"];
             return match additional {
                 Value::Object(_) if schema.get("properties").is_none() => map(schema, node(additional)),
-                Value::Bool(true) if schema.get("properties").is_none() => map(schema, Schema::any()),
+                Value::Bool(true) if schema.get("properties").is_none() => map(schema, free()),
                 _ => object(schema),
             };
         }
@@ -63,9 +63,14 @@ fn typed(schema: &Value) -> Schema {
         (Some("boolean"), _) => Scalar::Bool,
         // Without a type, but with fields: kept as it is, with what is said of the fields.
         (None, _) if schema.get("properties").is_some() => return object(schema),
-        _ => return Schema::any(),
+        _ => return free(),
     };
     Schema::scalar_of(scalar)
+}
+
+/// Nothing is said of it.
+fn free() -> Schema {
+    Schema::new(Shape::Any { divided: true }, "interface {}")
 }
 
 fn map(schema: &Value, values: Schema) -> Schema {

@@ -82,7 +82,7 @@ impl<'a> Typing<'a> {
             },
             Shape::Scalar(scalar) => self.scalar(document, *scalar, &schema.go_type),
             Shape::Either(link, alternative) => self.either(document, link.get(), *alternative),
-            Shape::Any => self.any(document),
+            Shape::Any { .. } => self.any(document),
         }
     }
 
@@ -467,7 +467,7 @@ fn fill(kept: &mut Map<String, Value>, shape: &Object) {
     }
 }
 
-fn zero(schema: &Schema) -> Value {
+pub(super) fn zero(schema: &Schema) -> Value {
     match &schema.shape {
         Shape::Scalar(scalar) => scalar.zero(),
         Shape::Object(object) => {
