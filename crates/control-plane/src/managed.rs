@@ -10,7 +10,8 @@ use serde_json::{Map, Value, json};
 
 use crate::clock;
 use crate::error::ApiError;
-use crate::schema::{Schema, go};
+use crate::kind::{Resource, Subresource};
+use crate::schema::{self, Decoded, FieldValidation, Schema, go};
 
 pub mod set;
 #[cfg(test)]
@@ -108,6 +109,48 @@ pub fn apply(
     }
     put_entries(&mut merged, entries);
     Ok(merged)
+}
+
+/// An applied configuration: YAML, of which JSON is a part. What is there twice is told or refused as asked.
+pub fn read(body: &[u8], mode: FieldValidation) -> Result<Decoded, ApiError> {
+    let undecodable = |why: String| ApiError::bad_request(format!("error decoding YAML: {why}"));
+    let parsed =
+        schema::parse(body, true).map_err(|why| undecodable(format!("error converting YAML to JSON: {why}")))?;
+    if !parsed.value.is_object() && !parsed.value.is_null() {
+        let what = match &parsed.value {
+            Value::Array(_) => "array",
+            Value::String(_) => "string",
+            Value::Bool(_) => "bool",
+            _ => "number",
+        };
+        return Err(undecodable(format!(
+            "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {what} into Go value of type map[string]interface {{}}"
+        )));
+    }
+    let repeated: Vec<String> = parsed.warnings;
+    match mode {
+        FieldValidation::Strict if !repeated.is_empty() => {
+            Err(ApiError::bad_request(format!("error strict decoding YAML: {}", repeated.join(", "))))
+        }
+        FieldValidation::Warn => Ok(Decoded { value: parsed.value, warnings: repeated }),
+        _ => Ok(Decoded { value: parsed.value, warnings: Vec::new() }),
+    }
+}
+
+/// The fields that a write does not carry, as the real strategies reset them.
+#[must_use]
+pub fn ignored(resource: &Resource, subresource: Option<Subresource>) -> &'static [&'static str] {
+    match (subresource, resource.group.as_str(), resource.kind.as_str()) {
+        (Some(Subresource::Status), ..) if resource.custom.is_some() => &["metadata", "spec"],
+        (Some(Subresource::Status), "", "Pod") => &["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"],
+        (Some(Subresource::Status), "apps", "Deployment") => &["spec", "metadata.labels"],
+        (Some(Subresource::Status), "storage.k8s.io" | "resource.k8s.io" | "admissionregistration.k8s.io", _) => {
+            &["metadata", "spec"]
+        }
+        (Some(Subresource::Status), ..) => &["spec"],
+        _ if resource.has(Subresource::Status) => &["status"],
+        _ => &[],
+    }
 }
 
 /// Gives an object that is otherwise as before the times of before, so that a write of nothing stays one.

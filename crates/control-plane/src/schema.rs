@@ -32,6 +32,8 @@ pub struct Schema {
     /// What Go calls the type: `v1.PodSpec`, `[]string`. Error messages show it.
     pub(crate) go_type: String,
     pub(crate) default: Option<Value>,
+    /// What a custom resource's shape was read from.
+    pub(crate) source: Option<Value>,
 }
 
 #[derive(Debug)]
@@ -84,7 +86,6 @@ pub(crate) struct List {
     pub(crate) kind: ListType,
     /// Strategic merge: `Some("")` merges plain values, `Some(key)` objects.
     pub(crate) merge_key: Option<String>,
-    pub(crate) retain_keys: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -169,7 +170,7 @@ impl Schema {
     }
 
     pub(crate) fn new(shape: Shape, go_type: impl Into<String>) -> Self {
-        Self { shape, go_type: go_type.into(), default: None }
+        Self { shape, go_type: go_type.into(), default: None, source: None }
     }
 
     pub(crate) fn any() -> Self {

@@ -40,7 +40,7 @@ pub(crate) fn json_schema(name: &str) -> Option<&'static Value> {
 }
 
 /// A type by its full name. One that nobody described is any value.
-pub(super) fn definition(name: &str) -> Arc<Schema> {
+pub(crate) fn definition(name: &str) -> Arc<Schema> {
     EVERYTHING.shapes.get(name).cloned().unwrap_or_else(|| Arc::new(Schema::any()))
 }
 
@@ -67,9 +67,12 @@ impl Gatherer {
 fn gather() -> Everything {
     let mut gatherer = Gatherer { generator: SchemaGenerator::default(), kinds: BTreeMap::new() };
     every_kind(&mut gatherer);
-    let json: BTreeMap<String, Value> = gatherer.generator.take_definitions(true).into_iter().collect();
+    let mut json: BTreeMap<String, Value> = gatherer.generator.take_definitions(true).into_iter().collect();
     let facts = facts::read(include_str!("facts.txt"));
     let nothing = TypeFacts::default();
+    for (name, schema) in &mut json {
+        drop_unasked(schema, facts.get(name).unwrap_or(&nothing));
+    }
     let shapes = json
         .iter()
         .map(|(name, schema)| {
@@ -77,6 +80,17 @@ fn gather() -> Everything {
         })
         .collect();
     Everything { json, shapes, kinds: gatherer.kinds }
+}
+
+/// k8s-openapi asks for metadata, and for some names, where the server does not.
+fn drop_unasked(schema: &mut Value, facts: &TypeFacts<'_>) {
+    let Value::Object(fields) = schema else { return };
+    if let Some(Value::Array(required)) = fields.get_mut("required") {
+        required.retain(|key| key.as_str().is_some_and(|key| key != "metadata" && !facts.field(key).optional));
+        if required.is_empty() {
+            fields.remove("required");
+        }
+    }
 }
 
 fn every_kind(gatherer: &mut Gatherer) {
@@ -166,6 +180,9 @@ fn field_of(key: &str, property: &Value, is_required: bool, facts: &FieldFacts<'
         let number = default.parse::<i64>().ok().map(Value::from);
         schema.default = Some(number.unwrap_or_else(|| Value::from(default)));
     }
+    if let (Err(schema), true) = (&mut schema_or_name, facts.optional) {
+        schema.default = Some(Value::from(""));
+    }
     let is_meta = key == "metadata" && matches!(&schema_or_name, Ok(name) if name == OBJECT_META || name == LIST_META);
     let written = (is_required && !facts.left_out_when_empty) || facts.written_when_empty;
     let empty = match sort {
@@ -237,7 +254,7 @@ fn type_of(property: &Value, facts: &FieldFacts<'_>) -> (Result<String, Schema>,
                 ListType::Map(facts.keys.iter().map(|key| (*key).to_owned()).collect())
             };
             let merge_key = facts.merge.map(str::to_owned);
-            let list = List { item, kind, merge_key, retain_keys: facts.retain_keys };
+            let list = List { item, kind, merge_key };
             (Err(Schema::new(Shape::List(list), own)), Sort::Collection)
         }
         Some("object") => {

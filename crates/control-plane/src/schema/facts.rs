@@ -17,6 +17,7 @@ pub(super) struct FieldFacts<'a> {
     pub(super) inline: bool,
     pub(super) written_when_empty: bool,
     pub(super) left_out_when_empty: bool,
+    pub(super) optional: bool,
     pub(super) go_type: Option<String>,
     pub(super) keys: Vec<&'a str>,
     pub(super) set: bool,
@@ -84,7 +85,7 @@ fn full_package(name: &str) -> String {
     }
 }
 
-const MARKS: [char; 11] = ['*', '=', '!', '?', ':', '@', '#', '+', '&', '~', '$'];
+const MARKS: [char; 12] = ['*', '=', '!', '?', '%', ':', '@', '#', '+', '&', '~', '$'];
 
 fn field(word: &str) -> (&str, FieldFacts<'_>) {
     // Two fields of JSONSchemaProps begin with a dollar sign.
@@ -102,6 +103,7 @@ fn field(word: &str) -> (&str, FieldFacts<'_>) {
             '=' => facts.inline = true,
             '!' => facts.written_when_empty = true,
             '?' => facts.left_out_when_empty = true,
+            '%' => facts.optional = true,
             ':' => facts.go_type = Some(go_type(argument)),
             '@' if argument == "set" => facts.set = true,
             '@' => facts.keys = argument.split(',').collect(),

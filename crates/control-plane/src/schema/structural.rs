@@ -13,7 +13,9 @@ pub(super) fn read(schema: &Value) -> Arc<Schema> {
     if !matches!(root.shape, Shape::Object(_)) {
         root = object(schema);
     }
-    Arc::new(with_type_and_meta(root))
+    let mut root = with_type_and_meta(root);
+    root.source = Some(schema.clone());
+    Arc::new(root)
 }
 
 fn with_type_and_meta(mut schema: Schema) -> Schema {
@@ -88,7 +90,7 @@ fn list(schema: &Value) -> Schema {
         _ => ListType::Atomic,
     };
     let item = Link::here(node(&schema["items"]));
-    Schema::new(Shape::List(List { item, kind, merge_key: None, retain_keys: false }), "[]interface {}")
+    Schema::new(Shape::List(List { item, kind, merge_key: None }), "[]interface {}")
 }
 
 fn object(schema: &Value) -> Schema {
