@@ -298,18 +298,30 @@ impl FieldError {
                 | FieldErrorKind::Internal
                 | FieldErrorKind::InvalidUnshown
         );
-        // How many is too many is shown where it is known.
-        let is_unknown = self.kind == FieldErrorKind::TooMany && self.found.is_null();
+        // How many is too many is shown where it is known, and so is what there is twice.
+        let is_unknown =
+            matches!(self.kind, FieldErrorKind::TooMany | FieldErrorKind::Duplicate) && self.found.is_null();
         let mut text = self.kind.words().to_owned();
         if shows_found && !is_unknown {
             text.push_str(": ");
-            text.push_str(&self.found.to_string());
+            text.push_str(&shown(&self.found));
         }
         if !self.detail.is_empty() {
             text.push_str(": ");
             text.push_str(&self.detail);
         }
         text
+    }
+}
+
+/// As Go shows it: within lists and objects, characters that mean something in HTML are escaped.
+fn shown(found: &Value) -> String {
+    let text = found.to_string();
+    match found {
+        Value::Array(_) | Value::Object(_) => {
+            text.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
+        }
+        _ => text,
     }
 }
 
