@@ -7,9 +7,10 @@
 //!
 //! Everything works on trees, and every function is total: a tree of the wrong shape gives an odd answer, never a panic.
 
+#[cfg(test)]
+mod cases;
 mod check;
 mod defaults;
-mod events;
 mod fields;
 mod meta;
 mod names;
@@ -22,7 +23,7 @@ use serde_json::Value;
 use crate::error::FieldError;
 use crate::kind::{Resource, Subresource};
 
-pub use events::{event_from_core, event_to_core};
+pub(crate) use strategy::{needs_address, needs_node_ports, quality_of_service};
 
 /// Fills in what a client left out.
 pub fn default(resource: &Resource, object: &mut Value) {
@@ -101,4 +102,27 @@ pub fn selectable_names(resource: &Resource) -> Vec<String> {
 #[must_use]
 pub fn grace_period(resource: &Resource, object: &Value, asked: Option<i64>) -> Option<i64> {
     strategy::grace_period(resource, object, asked)
+}
+
+/// What a pod requests as a whole, by resource.
+pub(crate) fn aggregate_requests(pod: &Value) -> Vec<(String, quantity::Quantity)> {
+    aggregate(pod, "requests")
+}
+
+/// What a pod is limited to as a whole, by resource.
+pub(crate) fn aggregate_limits(pod: &Value) -> Vec<(String, quantity::Quantity)> {
+    aggregate(pod, "limits")
+}
+
+/// Amounts for the pod as a whole win over the sum of its containers.
+fn aggregate(pod: &Value, which: &str) -> Vec<(String, quantity::Quantity)> {
+    let mut total = defaults::aggregate(pod, which);
+    for (name, amount) in tree::entries(tree::at(pod, "spec.resources"), which) {
+        let Some(amount) = quantity::Quantity::of(amount) else { continue };
+        match total.iter_mut().find(|(key, _)| key == name) {
+            Some((_, sum)) => *sum = amount,
+            None => total.push((name.clone(), amount)),
+        }
+    }
+    total
 }

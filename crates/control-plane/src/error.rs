@@ -195,8 +195,10 @@ pub struct FieldError {
     pub kind: FieldErrorKind,
     /// `spec.containers[0].image`.
     pub field: String,
-    /// What was found. Shown for `Invalid`, `NotSupported`, `Duplicate`, `NotFound` and `TypeInvalid`.
+    /// What was found. Shown for `Invalid`, `NotSupported`, `Duplicate`, `NotFound`, `TypeInvalid` and `TooMany`.
     pub found: Value,
+    /// The text of what was found, where its own JSON would have its fields in another order than the real server's.
+    pub shown: Option<String>,
     pub detail: String,
 }
 
@@ -257,7 +259,7 @@ impl FieldError {
         found: impl Into<Value>,
         detail: impl Into<String>,
     ) -> Self {
-        Self { kind, field: field.into(), found: found.into(), detail: detail.into() }
+        Self { kind, field: field.into(), found: found.into(), shown: None, detail: detail.into() }
     }
 
     #[must_use]
@@ -304,7 +306,10 @@ impl FieldError {
         let mut text = self.kind.words().to_owned();
         if shows_found && !is_unknown {
             text.push_str(": ");
-            text.push_str(&shown(&self.found));
+            match &self.shown {
+                Some(said) => text.push_str(said),
+                None => text.push_str(&shown(&self.found)),
+            }
         }
         if !self.detail.is_empty() {
             text.push_str(": ");

@@ -16,8 +16,6 @@ use super::tree::{Faults, ROOT, SPEC, at};
 use crate::error::FieldError;
 use crate::kind::{Resource, Subresource};
 
-pub(crate) use resources::{is_extended, is_native};
-
 pub(crate) fn create(resource: &Resource, object: &Value) -> Vec<FieldError> {
     let mut faults = Faults::default();
     match (resource.group.as_str(), resource.kind.as_str()) {

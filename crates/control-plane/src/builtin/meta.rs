@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::names;
-use super::tree::{Faults, METADATA, Path, at, entries, flag, int, items, text};
+use super::tree::{Faults, METADATA, Path, at, entries, flag, int, items, ordered, text};
 use crate::error::FieldError;
 use crate::kind::Resource;
 
@@ -40,7 +40,7 @@ pub(crate) fn validate(resource: &Resource, object: &Value) -> Vec<FieldError> {
     }
     faults.not_negative(&METADATA.field("generation"), at(object, "metadata.generation"));
     common(&mut faults, object);
-    finalizers(&mut faults, object);
+    finalizers(&mut faults, object, resource);
     faults.0
 }
 
@@ -123,6 +123,8 @@ pub(crate) fn annotations(faults: &mut Faults, path: &Path<'_>, annotations: &Va
     }
 }
 
+const OWNER: [&str; 6] = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
+
 fn owners(faults: &mut Faults, object: &Value) {
     let path = METADATA.field("ownerReferences");
     let mut controller: Option<String> = None;
@@ -138,6 +140,7 @@ fn owners(faults: &mut Faults, object: &Value) {
         }
         if (api_version, text(owner, "kind")) == ("v1", "Event") {
             faults.invalid(&path, owner.clone(), "/v1, Kind=Event is disallowed from being an owner");
+            faults.show(ordered(owner, &OWNER));
         }
         if flag(owner, "controller") {
             let this = format!("{}/{}", text(owner, "kind"), text(owner, "name"));
@@ -148,6 +151,8 @@ fn owners(faults: &mut Faults, object: &Value) {
                          and {this}"
                     );
                     faults.invalid(&path, at(object, "metadata.ownerReferences").clone(), detail);
+                    let owners = items(object, "metadata.ownerReferences").iter().map(|one| ordered(one, &OWNER));
+                    faults.show(format!("[{}]", owners.collect::<Vec<_>>().join(",")));
                 }
                 None => controller = Some(this),
             }
@@ -155,7 +160,7 @@ fn owners(faults: &mut Faults, object: &Value) {
     }
 }
 
-fn finalizers(faults: &mut Faults, object: &Value) {
+fn finalizers(faults: &mut Faults, object: &Value, resource: &Resource) {
     let path = METADATA.field("finalizers");
     let list = items(object, "metadata.finalizers");
     for finalizer in list.iter().filter_map(Value::as_str) {
@@ -166,6 +171,16 @@ fn finalizers(faults: &mut Faults, object: &Value) {
         let detail = "finalizer orphan and foregroundDeletion cannot be both set";
         faults.invalid(&path, Value::from(list.to_vec()), detail);
     }
+    let groups_of_their_own = ["coordination.k8s.io", "admissionregistration.k8s.io", "apiextensions.k8s.io"];
+    if resource.custom.is_some() || groups_of_their_own.contains(&resource.group.as_str()) {
+        return;
+    }
+    for (index, finalizer) in list.iter().filter_map(Value::as_str).enumerate() {
+        if !finalizer.contains('/') && !matches!(finalizer, "kubernetes" | "orphan" | "foregroundDeletion") {
+            let detail = "name is neither a standard finalizer name nor is it fully qualified";
+            faults.invalid(&path.index(index), finalizer, detail);
+        }
+    }
 }
 
 /// What is wrong with a name, by the kind's own rule.
@@ -174,8 +189,7 @@ pub(crate) fn name_faults(resource: &Resource, name: &str) -> Vec<String> {
         return names::subdomain(name);
     }
     match (resource.group.as_str(), resource.kind.as_str()) {
-        ("", "Namespace") | ("apps", "StatefulSet") => names::label(name),
-        ("", "Service") => names::label_1035(name),
+        ("", "Namespace" | "Service") | ("apps", "StatefulSet") => names::label(name),
 
         ("", "Event") | ("events.k8s.io" | "rbac.authorization.k8s.io", _) => names::path_segment(name),
         _ => names::subdomain(name),

@@ -73,23 +73,9 @@ impl Quantity {
         self.nanos % NANOS == 0
     }
 
-    /// Whole units, rounded up.
-    pub(crate) fn units(self) -> i64 {
-        i64::try_from(self.nanos.div_euclid(NANOS) + i128::from(self.nanos.rem_euclid(NANOS) != 0)).unwrap_or(i64::MAX)
-    }
-
-    pub(crate) fn millis(self) -> i128 {
-        self.nanos.div_euclid(NANOS / 1000) + i128::from(self.nanos.rem_euclid(NANOS / 1000) != 0)
-    }
-
     pub(crate) fn plus(self, other: Self) -> Self {
         let family = if self.nanos == 0 { other.family } else { self.family };
         Self { nanos: self.nanos.saturating_add(other.nanos).clamp(-MAX, MAX), family }
-    }
-
-    pub(crate) fn minus(self, other: Self) -> Self {
-        let family = if self.nanos == 0 { other.family } else { self.family };
-        Self { nanos: self.nanos.saturating_sub(other.nanos).clamp(-MAX, MAX), family }
     }
 
     pub(crate) fn max(self, other: Self) -> Self {

@@ -72,6 +72,10 @@ pub(crate) fn prepare_create(resource: &Resource, object: &mut Value) {
             Some(json!({ "currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0 }))
         }
         ("storage.k8s.io", "VolumeAttachment") => Some(json!({ "attached": false })),
+        ("coordination.k8s.io", "Lease") => {
+            without_coordination(object);
+            None
+        }
         _ => None,
     };
     if let Some(status) = status {
@@ -111,6 +115,7 @@ fn prepare_main(resource: &Resource, new: &mut Value, old: &Value) {
         }
         ("", "Service") => keep_allocated(new, old),
         ("", "PersistentVolumeClaim") => data_sources(new),
+        ("coordination.k8s.io", "Lease") => without_coordination(new),
         ("", "Pod") => {
             // Resolved on creation; a client that does not know them leaves them out.
             for key in ["priority", "preemptionPolicy"] {
@@ -134,6 +139,13 @@ fn prepare_main(resource: &Resource, new: &mut Value, old: &Value) {
         }
         _ => {}
     }
+}
+
+/// Coordinated leader election is not switched on in a stock server, which drops its fields.
+fn without_coordination(object: &mut Value) {
+    let spec = open(object, "spec");
+    spec.remove("strategy");
+    spec.remove("preferredHolder");
 }
 
 fn items_are_empty(map: &Value) -> bool {

@@ -154,6 +154,12 @@ impl fmt::Display for Path<'_> {
     }
 }
 
+/// The JSON of an object with these fields, in this order, as far as it has them.
+pub(crate) fn ordered(value: &Value, fields: &[&str]) -> String {
+    let parts = fields.iter().filter_map(|field| Some(format!("\"{field}\":{}", value.get(field)?)));
+    format!("{{{}}}", parts.collect::<Vec<_>>().join(","))
+}
+
 /// What is wrong, collected.
 #[derive(Debug, Default)]
 pub(crate) struct Faults(pub(crate) Vec<FieldError>);
@@ -205,6 +211,13 @@ impl Faults {
     pub(crate) fn not_negative(&mut self, path: &Path<'_>, value: &Value) {
         if let Some(number) = value.as_i64().filter(|number| *number < 0) {
             self.invalid(path, number, "must be greater than or equal to 0");
+        }
+    }
+
+    /// The last fault shows what was found in these words.
+    pub(crate) fn show(&mut self, text: String) {
+        if let Some(fault) = self.0.last_mut() {
+            fault.shown = Some(text);
         }
     }
 

@@ -19,6 +19,9 @@ impl State {
         for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"] {
             unset_meta(object, field);
         }
+        if resource.namespaced {
+            set_meta(object, "namespace", namespace);
+        }
         let uid = self.dice.uid();
         set_meta(object, "uid", uid);
         set_meta(object, "creationTimestamp", clock::seconds(self.now()));

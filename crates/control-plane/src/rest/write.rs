@@ -112,7 +112,10 @@ impl State {
         let name = meta(&object, "name").to_owned();
         admit::create(self, resource, &mut object, namespace, &name)?;
         default(resource, &mut object);
+        // After admission: a pod's quality of service follows from the limits it was given there.
+        prepare_create(resource, &mut object);
         self.refuse_invalid(resource, &name, validate_create(resource, &object))?;
+        admit::judge_create(self, resource, &object, namespace, &name)?;
         let api_version = resource.api_version();
         match (applied, &resource.schema) {
             (Some(managed), _) => set_meta(&mut object, "managedFields", managed),
@@ -166,6 +169,7 @@ impl State {
         admit::update(self, resource, write.subresource, &mut new, old)?;
         Self::count_generation(resource, &mut new, old);
         self.refuse_invalid(resource, name, validate_update(resource, write.subresource, &new, old))?;
+        admit::judge_update(self, resource, write.subresource, &new, old)?;
         match (applied, &resource.schema) {
             (Some(managed), _) => set_meta(&mut new, "managedFields", managed),
             (None, Some(schema)) => {

@@ -4,7 +4,9 @@ use serde_json::{Value, json};
 
 use super::super::meta;
 use super::super::names;
-use super::super::tree::{Faults, METADATA, Path, ROOT, SPEC, STATUS, at, entries, flag, has, int, items, text};
+use super::super::tree::{
+    Faults, METADATA, Path, ROOT, SPEC, STATUS, at, entries, flag, has, int, items, ordered, text,
+};
 use super::workloads::{at_most_all, count_or_percent};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -20,7 +22,10 @@ pub(super) fn disruption_budget(faults: &mut Faults, object: &Value) {
             "MaxUnavailable": at(spec, "maxUnavailable"),
             "UnhealthyPodEvictionPolicy": at(spec, "unhealthyPodEvictionPolicy"),
         });
+        let fields = ["MinAvailable", "Selector", "MaxUnavailable", "UnhealthyPodEvictionPolicy"];
+        let shown = ordered(&found, &fields);
         faults.invalid(&SPEC, found, "minAvailable and maxUnavailable cannot be both set");
+        faults.show(shown);
     }
     for field in ["minAvailable", "maxUnavailable"] {
         if has(spec, field) {
@@ -85,9 +90,6 @@ pub(super) fn lease(faults: &mut Faults, object: &Value) {
         faults.invalid(&SPEC.field("leaseDurationSeconds"), seconds, "must be greater than 0");
     }
     faults.not_negative(&SPEC.field("leaseTransitions"), at(object, "spec.leaseTransitions"));
-    if !text(object, "spec.preferredHolder").is_empty() && text(object, "spec.strategy").is_empty() {
-        faults.forbidden(&SPEC.field("preferredHolder"), "may only be specified if `strategy` is defined");
-    }
 }
 
 pub(super) fn storage_class(faults: &mut Faults, object: &Value) {

@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 use super::super::meta;
 use super::super::names;
 use super::super::quantity::Quantity;
-use super::super::tree::{Faults, METADATA, Path, ROOT, SPEC, STATUS, at, entries, flag, has, int, items, text};
+use super::super::tree::{
+    Faults, METADATA, Path, ROOT, SPEC, STATUS, at, entries, flag, has, int, items, ordered, text,
+};
 use super::{container, placement, resources};
 
 const DATA_MAX_BYTES: usize = 1024 * 1024;
@@ -119,7 +121,9 @@ pub(super) fn node_update(faults: &mut Faults, new: &Value, old: &Value) {
     for (index, address) in addresses.iter().enumerate() {
         if addresses.iter().take(index).any(|other| other == address) {
             let found = json!({ "Type": text(address, "type"), "Address": text(address, "address") });
+            let shown = ordered(&found, &["Type", "Address"]);
             faults.duplicate(&path.index(index), found);
+            faults.show(shown);
         }
     }
     let ranges = |object| items(object, "spec.podCIDRs");
@@ -372,7 +376,9 @@ pub(super) fn service(faults: &mut Faults, object: &Value) {
                 "Name": "", "Protocol": text(port, "protocol"), "AppProtocol": null,
                 "Port": at(port, "port"), "TargetPort": 0, "NodePort": 0,
             });
+            let shown = ordered(&found, &["Name", "Protocol", "AppProtocol", "Port", "TargetPort", "NodePort"]);
             faults.duplicate(&ports_path.index(index), found);
+            faults.show(shown);
         }
     }
     let is_balanced = kind == "LoadBalancer";

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::super::meta;
 use super::super::names;
-use super::super::tree::{Faults, Path, at, has, int, items, text};
+use super::super::tree::{Faults, Path, at, has, int, items, ordered, text};
 
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
@@ -278,7 +278,9 @@ pub(crate) fn taints(faults: &mut Faults, path: &Path<'_>, taints: &[Value]) {
             let found = serde_json::json!({
                 "Key": key, "Value": value, "Effect": effect, "TimeAdded": at(taint, "timeAdded").clone(),
             });
+            let shown = ordered(&found, &["Key", "Value", "Effect", "TimeAdded"]);
             faults.duplicate(&path, found);
+            faults.show(shown);
             if let Some(fault) = faults.0.last_mut() {
                 fault.detail = "taints must be unique by key and effect pair".to_owned();
             }

@@ -22,7 +22,7 @@ fn is_container_standard(name: &str) -> bool {
     matches!(name, "cpu" | "memory" | "ephemeral-storage") || is_huge_page(name)
 }
 
-pub(crate) fn is_huge_page(name: &str) -> bool {
+fn is_huge_page(name: &str) -> bool {
     name.starts_with("hugepages-")
 }
 
@@ -50,19 +50,19 @@ pub(crate) fn is_quota_standard(name: &str) -> bool {
 }
 
 /// Without a domain, or with one of Kubernetes' own.
-pub(crate) fn is_native(name: &str) -> bool {
+fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
-pub(crate) fn is_extended(name: &str) -> bool {
+fn is_extended(name: &str) -> bool {
     !is_native(name) && !name.starts_with("requests.") && names::qualified(&format!("requests.{name}")).is_empty()
 }
 
-pub(crate) fn is_overcommit_allowed(name: &str) -> bool {
+fn is_overcommit_allowed(name: &str) -> bool {
     is_native(name) && !is_huge_page(name)
 }
 
-pub(crate) fn is_counted(name: &str) -> bool {
+fn is_counted(name: &str) -> bool {
     COUNTED.contains(&name) || is_extended(name)
 }
 

@@ -191,8 +191,8 @@ fn local_path(faults: &mut Faults, path: &Path<'_>, target: &str) {
 }
 
 fn downward(faults: &mut Faults, path: &Path<'_>, source: &Value) {
-    let list = path.field("items");
-    // The real server names the list here, not its element.
+    // The real server names the source here, not the item.
+    let list = path;
     for item in items(source, "items") {
         let target = text(item, "path");
         if target.is_empty() {
@@ -203,12 +203,12 @@ fn downward(faults: &mut Faults, path: &Path<'_>, source: &Value) {
         if !field.is_null() {
             field_reference(faults, &list.field("fieldRef"), field, &VOLUME_FIELDS);
             if !resource.is_null() {
-                faults.invalid(&list, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously");
+                faults.invalid(list, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously");
             }
         } else if !resource.is_null() {
             resource_reference(faults, &list.field("resourceFieldRef"), resource, true);
         } else {
-            faults.required(&list, "one of fieldRef and resourceFieldRef is required");
+            faults.required(list, "one of fieldRef and resourceFieldRef is required");
         }
         mode(faults, &list.field("mode"), at(item, "mode"));
     }
@@ -247,9 +247,6 @@ fn projected(faults: &mut Faults, path: &Path<'_>, source: &Value) {
                 }
                 _ => {}
             }
-        }
-        if n_kinds == 0 {
-            faults.required(&path, "must specify a source type");
         }
     }
 }
@@ -386,7 +383,7 @@ pub(super) fn persistent_volume(faults: &mut Faults, object: &Value) {
         faults.required(&capacity, "");
     }
     if n_resources > 1 || !has(spec, "capacity.storage") {
-        let found = if n_resources == 0 { Value::Null } else { at(spec, "capacity").clone() };
+        let found = at(spec, "capacity").as_object().cloned().unwrap_or_default();
         faults.not_supported(&capacity, found, &["storage"]);
     }
     for (name, amount) in entries(spec, "capacity") {

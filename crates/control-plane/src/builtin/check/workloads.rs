@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::super::meta;
 use super::super::names;
 use super::super::tree::{
-    Faults, METADATA, Path, SPEC, STATUS, at, copy_key, entries, flag, has, int, items, open, text,
+    Faults, METADATA, Path, SPEC, STATUS, at, copy_key, entries, flag, has, int, items, open, ordered, text,
 };
 use super::{pod, volumes};
 
@@ -41,7 +41,7 @@ fn selector_and_template(faults: &mut Faults, spec: &Value, kind: &str, template
     match meta::selects(selector, at(spec, "template.metadata.labels")) {
         None => faults.invalid(&SPEC.field("selector"), selector.clone(), "invalid label selector"),
         Some(is_selected) => {
-            if !is_selected && !is_empty(selector) {
+            if selector.is_null() || !is_selected && !is_empty(selector) {
                 mismatch(faults, &template_path, spec);
             }
             pod::template(faults, &template_path, at(spec, "template"));
@@ -141,7 +141,9 @@ fn deployment_strategy(faults: &mut Faults, spec: &Value) {
         }
         other => {
             let found = json!({ "Type": other, "RollingUpdate": rolling });
+            let shown = ordered(&found, &["Type", "RollingUpdate"]);
             faults.not_supported(&path, found, &["Recreate", "RollingUpdate"]);
+            faults.show(shown);
         }
     }
 }
@@ -191,7 +193,9 @@ pub(super) fn daemon_set(faults: &mut Faults, object: &Value) {
         }
         other => {
             let found = json!({ "Type": other, "RollingUpdate": at(strategy, "rollingUpdate") });
+            let shown = ordered(&found, &["Type", "RollingUpdate"]);
             faults.not_supported(&path, found, &["RollingUpdate", "OnDelete"]);
+            faults.show(shown);
         }
     }
     faults.not_negative(&SPEC.field("revisionHistoryLimit"), at(spec, "revisionHistoryLimit"));
@@ -228,13 +232,17 @@ pub(super) fn stateful_set(faults: &mut Faults, object: &Value, is_create: bool)
                     "MaxUnavailable": at(rolling, "maxUnavailable"),
                 });
                 let detail = "only allowed for updateStrategy 'RollingUpdate'";
+                let shown = ordered(&found, &["Partition", "MaxUnavailable"]);
                 faults.invalid(&path.field("rollingUpdate"), found, detail);
+                faults.show(shown);
             }
         }
         "" => faults.required(&path, ""),
         other => {
             let found = json!({ "Type": other, "RollingUpdate": rolling });
+            let shown = ordered(&found, &["Type", "RollingUpdate"]);
             faults.invalid(&path, found, "must be 'RollingUpdate' or 'OnDelete'");
+            faults.show(shown);
         }
     }
     let retention = SPEC.field("persistentVolumeClaimRetentionPolicy");
@@ -263,7 +271,7 @@ pub(super) fn stateful_set(faults: &mut Faults, object: &Value, is_create: bool)
     match meta::selects(selector, at(spec, "template.metadata.labels")) {
         None => faults.invalid(&SPEC.field("selector"), selector.clone(), ""),
         Some(is_selected) => {
-            if !is_selected && !is_empty(selector) {
+            if selector.is_null() || !is_selected && !is_empty(selector) {
                 mismatch(faults, &template_path, spec);
             }
             pod::template(faults, &template_path, &with_claims(spec));
@@ -383,10 +391,18 @@ fn generated_labels(faults: &mut Faults, object: &Value) {
         match labels.get(key).and_then(Value::as_str) {
             None => faults.required(&path.key(key), &format!("must be '{wanted}'")),
             Some(found) if found != wanted => {
-                faults.invalid(&path.key(key), found, format!("must be '{wanted}'"));
+                faults.invalid(&path.key(key), labels.clone(), format!("must be '{wanted}'"));
             }
             Some(_) => {}
         }
+    }
+    let generated = json!({
+        "controller-uid": uid, "job-name": name,
+        "batch.kubernetes.io/controller-uid": uid, "batch.kubernetes.io/job-name": name,
+    });
+    let selector = at(object, "spec.selector");
+    if meta::selects(selector, &generated) == Some(false) {
+        faults.invalid(&SPEC.field("selector"), selector.clone(), "`selector` not auto-generated");
     }
 }
 
