@@ -22,7 +22,10 @@ impl Stage {
     fn new(seed: u64) -> Self {
         let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
         let server = Server::new(clock.clone(), seed);
-        Self { server, drive: Drive::new(vec![Box::new(Scheduler::new())], seed), clock }
+        let world = Self { server, drive: Drive::new(vec![Box::new(Scheduler::new())], seed), clock };
+        // No other controller is here to make the account that pods run as.
+        world.ask("POST", "/api/v1/namespaces/default/serviceaccounts", &json!({ "metadata": { "name": "default" } }));
+        world
     }
 
     fn ask(&self, method: &str, path: &str, body: &Value) -> Value {
