@@ -17,6 +17,7 @@ mod names;
 pub(crate) mod quantity;
 mod strategy;
 pub(crate) mod tree;
+mod warnings;
 
 use serde_json::Value;
 
@@ -81,9 +82,10 @@ pub fn validate_meta_update(new: &Value, old: &Value) -> Vec<FieldError> {
     meta::validate_update(new, old)
 }
 
+/// What is allowed and yet worth a word.
 #[must_use]
-pub fn warnings(_resource: &Resource, _object: &Value) -> Vec<String> {
-    Vec::new()
+pub fn warnings(resource: &Resource, object: &Value) -> Vec<String> {
+    warnings::of(resource, object)
 }
 
 /// What field selectors may ask for beside name and namespace, with its values.

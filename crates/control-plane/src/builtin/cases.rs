@@ -35,6 +35,18 @@ fn server() -> Server {
 }
 
 fn send(server: &Server, method: &str, path: &str, content_type: &str, body: &Value) -> (u16, Value) {
+    let (status, body, _) = send_and_hear(server, method, path, content_type, body);
+    (status, body)
+}
+
+/// The last are the warnings.
+fn send_and_hear(
+    server: &Server,
+    method: &str,
+    path: &str,
+    content_type: &str,
+    body: &Value,
+) -> (u16, Value, Vec<String>) {
     let request = Request {
         method: method.to_owned(),
         path: path.to_owned(),
@@ -44,8 +56,8 @@ fn send(server: &Server, method: &str, path: &str, content_type: &str, body: &Va
         ..Request::default()
     };
     let answer = server.handle(&request);
-    let Body::Whole(bytes) = answer.body else { return (answer.status, Value::Null) };
-    (answer.status, serde_json::from_slice(&bytes).unwrap_or_default())
+    let Body::Whole(bytes) = answer.body else { return (answer.status, Value::Null, answer.warnings) };
+    (answer.status, serde_json::from_slice(&bytes).unwrap_or_default(), answer.warnings)
 }
 
 fn collection(object: &Value) -> String {
@@ -148,4 +160,19 @@ fn objects_are_shown_as_the_real_server_shows_them() {
         }
     }
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
+}
+
+#[derive(Deserialize)]
+struct Warned {
+    given: Value,
+    warns: Vec<String>,
+}
+
+#[test]
+fn objects_are_warned_of_as_the_real_server_warns_of_them() {
+    let cases: Vec<Warned> = serde_norway::from_str(include_str!("cases/warnings.yaml")).unwrap();
+    for case in &cases {
+        let (_, answer, warnings) = send_and_hear(&server(), "POST", &collection(&case.given), "", &case.given);
+        assert_eq!(warnings, case.warns, "{}\n{}", case.given, answer["message"]);
+    }
 }
