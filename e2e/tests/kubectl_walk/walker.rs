@@ -12,11 +12,11 @@ use crate::likeness;
 use crate::script::{How, Step};
 
 /// What is waited for takes seconds; a machine that compiles beside us may need more.
-const WAIT_MAX: Duration = Duration::from_secs(90);
+const WAIT_MAX: Duration = Duration::from_secs(60);
 const POLL_EVERY: Duration = Duration::from_millis(100);
 
 /// What was said at one step.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Said {
     pub(crate) step: String,
     pub(crate) lines: Vec<String>,
@@ -59,15 +59,17 @@ impl Walker {
     fn take(&mut self, step: &Step) -> Option<Said> {
         match step {
             Step::Section(title) => Some(Said { step: format!("## {title}"), lines: Vec::new() }),
-            Step::Run { how: How::Until(word), line, arguments } => self.wait(word, line, arguments),
+            Step::Run { how: How::Until(word), line, arguments } => Some(self.wait(word, line, arguments)),
             Step::Run { how, line, arguments } => {
                 let mut lines = self.run(arguments);
                 match how {
                     How::Sorted => {
+                        let code = lines.pop();
                         if let Some(rows) = lines.get_mut(1..) {
                             rows.sort();
                         }
                         lines.dedup();
+                        lines.extend(code);
                     }
                     How::LastLine => drop(lines.drain(..lines.len().saturating_sub(2))),
                     How::Once | How::Until(_) => {}
@@ -94,21 +96,24 @@ impl Walker {
         lines
     }
 
-    /// None when it came so; what was said instead when it did not.
-    fn wait(&self, word: &str, line: &str, arguments: &[String]) -> Option<Said> {
+    /// Nothing when it came so; what was said instead when it did not.
+    fn wait(&self, word: &str, line: &str, arguments: &[String]) -> Said {
         let deadline = Instant::now() + WAIT_MAX;
+        let mut lines = Vec::new();
         loop {
             let output = self.command(arguments).output().unwrap();
             if String::from_utf8_lossy(&output.stdout).trim() == word {
-                return None;
+                break;
             }
             if Instant::now() >= deadline {
-                let lines = [output.stdout, output.stderr].concat();
-                let lines = String::from_utf8_lossy(&lines).lines().map(str::to_owned).collect();
-                return Some(Said { step: format!("waited in vain for {word:?}: {line}"), lines });
+                let said = [output.stdout, output.stderr].concat();
+                lines.push(format!("waited in vain for {word:?}"));
+                lines.extend(String::from_utf8_lossy(&said).lines().map(str::to_owned));
+                break;
             }
             thread::sleep(POLL_EVERY);
         }
+        Said { step: line.to_owned(), lines }
     }
 
     /// Returns when the watch stands, which its first line does not say: an empty list prints nothing. So the watch begins with
