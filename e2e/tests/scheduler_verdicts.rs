@@ -11,7 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use kerf_control_plane::scheduler::{Cluster, PodFacts, Reason, Refusal, Verdict, explain, verdicts};
+use kerf_control_plane::scheduler::{
+    Cluster, PodFacts, Preemption, Reason, Refusal, Setback, Verdict, explain, preemptions, verdicts,
+};
 use kerf_e2e::client::Client;
 use kerf_e2e::control_plane::{build, parts};
 use serde_json::{Value, json};
@@ -32,6 +34,8 @@ use scene::Scene;
 const SEED: u64 = 4;
 const SCENES: usize = 60;
 const PODS_PER_SCENE: usize = 20;
+/// Pods that may send others away, one after the other.
+const PREEMPTORS_PER_SCENE: usize = 2;
 /// What the real scheduler has seen of a scene trails what we wrote by a moment: a pod that disagrees is asked about again.
 const ASKED_MAX: usize = 6;
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -64,7 +68,7 @@ fn both_schedulers_accept_the_same_nodes_and_refuse_the_others_in_the_same_words
     };
     let client = real.client();
     let began = Instant::now();
-    let (mut tallies, mut disagreements) = (BTreeMap::<&str, Tally>::new(), Vec::new());
+    let (mut tallies, mut preempted, mut disagreements) = (BTreeMap::<&str, Tally>::new(), (0, 0), Vec::new());
     for number in 0..SCENES {
         let mut dice = Dice::new(SEED, number);
         let scene = Scene::draw(number, &mut dice);
@@ -73,11 +77,16 @@ fn both_schedulers_accept_the_same_nodes_and_refuse_the_others_in_the_same_words
         let cluster = read_back(&client);
         let asked: Vec<(&str, Value)> = (0..PODS_PER_SCENE).map(|n| pods::waiting(&scene, n, &mut dice)).collect();
         disagreements.extend(ask(&real, &client, &cluster, &scene, &asked, &mut tallies));
+        for n in 0..PREEMPTORS_PER_SCENE {
+            disagreements.extend(ask_important(&real, &client, &scene, &pods::important(n, &mut dice), &mut preempted));
+        }
         scene.clear(&client);
     }
     for line in summary(&tallies, began.elapsed()) {
         build::to_stderr(&line);
     }
+    let (n_asked, n_victims) = preempted;
+    build::to_stderr(&format!("scheduler verdicts: {n_asked} preemptions agreed, {n_victims} pods sent away"));
     assert!(disagreements.is_empty(), "{} disagreements:\n{}", disagreements.len(), disagreements.join("\n\n"));
 }
 
@@ -119,6 +128,80 @@ fn ask(
     disagreements
 }
 
+/// Puts a pod to both that may send others away, and returns what they disagree on. Counts preemptions and victims.
+fn ask_important(
+    real: &Real,
+    client: &Client,
+    scene: &Scene,
+    wanted: &Value,
+    preempted: &mut (usize, usize),
+) -> Option<String> {
+    // Those who were sent away for the one before are still there, and leave.
+    let cluster = read_back(client);
+    let leaving_before = leaving(client, scene);
+    let created = create(client, scene, wanted, 0);
+    let theirs = their_opinion(real, client, &created);
+    let (ours, choices) = (our_opinion(&cluster, &created), our_preemptions(&cluster, &created));
+    let disagreement = |what: &str| {
+        let (pod, scene_objects) = (wanted, scene.objects());
+        Some(format!(
+            "scene {} (preemption): {what}\nours:   {ours:?} {choices:?}\ntheirs: {theirs:?}\npod: {pod}\nscene: {scene_objects}",
+            scene.number
+        ))
+    };
+    if ours != theirs {
+        return disagreement("other words");
+    }
+    let path = pod_path(&created);
+    let nominated = client.get(&path).unwrap().body["status"]["nominatedNodeName"].as_str().unwrap_or("").to_owned();
+    let Some(choice) = choices.iter().find(|choice| choice.node == nominated) else {
+        return if choices.is_empty() && nominated.is_empty() {
+            None
+        } else {
+            disagreement(&format!("{nominated} is nominated"))
+        };
+    };
+    let victims = choice.victims.iter().map(|key| format!("{}/{}", key.namespace, key.name));
+    let expected: BTreeSet<String> = victims.filter(|victim| !leaving_before.contains(victim)).collect();
+    let deadline = Instant::now() + Duration::from_secs(5);
+    loop {
+        let gone: BTreeSet<String> = leaving(client, scene).difference(&leaving_before).cloned().collect();
+        if gone == expected {
+            preempted.0 += 1;
+            preempted.1 += expected.len();
+            return None;
+        }
+        if Instant::now() > deadline {
+            return disagreement(&format!("they sent away {gone:?}"));
+        }
+        thread::sleep(POLL_EVERY);
+    }
+}
+
+fn our_preemptions(cluster: &Cluster, pod: &Value) -> Vec<Preemption> {
+    let facts = PodFacts::of(&serde_json::from_value(pod.clone()).unwrap());
+    our_verdicts(&facts, cluster).map(|(_, verdicts)| preemptions(&facts, cluster, &verdicts)).unwrap_or_default()
+}
+
+/// Pods that are being deleted, as `namespace/name`.
+fn leaving(client: &Client, scene: &Scene) -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    for namespace in [scene.namespace(), scene.other_namespace()] {
+        let list = client.get(&format!("/api/v1/namespaces/{namespace}/pods")).unwrap().body;
+        for pod in list["items"].as_array().unwrap() {
+            if pod["metadata"]["deletionTimestamp"].is_string() {
+                all.insert(format!("{namespace}/{}", pod["metadata"]["name"].as_str().unwrap()));
+            }
+        }
+    }
+    all
+}
+
+fn pod_path(pod: &Value) -> String {
+    let meta = &pod["metadata"];
+    format!("/api/v1/namespaces/{}/pods/{}", meta["namespace"].as_str().unwrap(), meta["name"].as_str().unwrap())
+}
+
 fn create(client: &Client, scene: &Scene, pod: &Value, round: usize) -> Value {
     let mut pod = pod.clone();
     let name = format!("{}-{round}", pod["metadata"]["name"].as_str().unwrap());
@@ -129,9 +212,7 @@ fn create(client: &Client, scene: &Scene, pod: &Value, round: usize) -> Value {
 }
 
 fn their_opinion(real: &Real, client: &Client, pod: &Value) -> Opinion {
-    let meta = &pod["metadata"];
-    let path =
-        format!("/api/v1/namespaces/{}/pods/{}", meta["namespace"].as_str().unwrap(), meta["name"].as_str().unwrap());
+    let (meta, path) = (&pod["metadata"], pod_path(pod));
     let deadline = Instant::now() + WAIT_MAX;
     loop {
         let answer = client.get(&path).unwrap();
@@ -152,19 +233,26 @@ fn their_opinion(real: &Real, client: &Client, pod: &Value) -> Opinion {
 
 fn our_opinion(cluster: &Cluster, pod: &Value) -> Opinion {
     let facts = PodFacts::of(&serde_json::from_value(pod.clone()).unwrap());
-    let mut verdicts = verdicts(&facts, cluster);
-    let (mut fitting, mut is_error) = (BTreeSet::new(), false);
-    if let Ok(verdicts) = &mut verdicts {
-        for (node, verdict) in verdicts.iter_mut() {
-            is_error |= matches!(verdict, Verdict::Error(_));
-            if *verdict == Verdict::Fits {
-                fitting.insert(node.clone());
-                *verdict = Verdict::Refused(Refusal::never(Reason::Other(TURNED_DOWN.to_owned())));
-            }
-        }
-    }
+    let verdicts = our_verdicts(&facts, cluster);
+    let (fitting, verdicts) = match verdicts {
+        Ok((fitting, verdicts)) => (fitting, Ok(verdicts)),
+        Err(setback) => (BTreeSet::new(), Err(setback)),
+    };
+    let is_error = verdicts.iter().flatten().any(|(_, verdict)| matches!(verdict, Verdict::Error(_)));
     let reason = if is_error { "SchedulerError" } else { "Unschedulable" }.to_owned();
     Opinion { fitting, reason, message: explain(&facts, cluster, &verdicts) }
+}
+
+/// The nodes that would do, and what all say once those are turned down.
+fn our_verdicts(facts: &PodFacts, cluster: &Cluster) -> Result<(BTreeSet<String>, Vec<(String, Verdict)>), Setback> {
+    let (mut fitting, mut all) = (BTreeSet::new(), verdicts(facts, cluster)?);
+    for (node, verdict) in &mut all {
+        if *verdict == Verdict::Fits {
+            fitting.insert(node.clone());
+            *verdict = Verdict::Refused(Refusal::never(Reason::Other(TURNED_DOWN.to_owned())));
+        }
+    }
+    Ok((fitting, all))
 }
 
 impl Tally {
@@ -226,6 +314,7 @@ fn read_back(client: &Client) -> Cluster {
         ("", "persistentvolumes"),
         ("", "persistentvolumeclaims"),
         ("", "nodes"),
+        ("policy", "poddisruptionbudgets"),
         ("", "pods"),
     ] {
         let root = if group.is_empty() { "/api/v1".to_owned() } else { format!("/apis/{group}/v1") };

@@ -39,10 +39,11 @@ mod testing;
 mod topology;
 mod verdict;
 
-pub use attempt::{explain, verdicts};
+pub use attempt::{explain, preemptions, verdicts};
 pub use cluster::Cluster;
 pub use filter::Setback;
 pub use pod::PodFacts;
+pub use preempt::Preemption;
 pub use verdict::{Reason, Refusal, Verdict};
 
 use attempt::{Outcome, Search, attempt};

@@ -50,12 +50,29 @@ pub(crate) fn waiting(scene: &Scene, number: usize, dice: &mut Dice) -> (&'stati
     (family, pod)
 }
 
+/// A pod that is more important than all others and asks for much.
+pub(crate) fn important(number: usize, dice: &mut Dice) -> Value {
+    let mut pod = bare(&format!("v{number}"), dice);
+    pod["spec"]["priorityClassName"] = json!("top");
+    pod["spec"]["containers"][0]["resources"] = json!({"requests": {
+        "cpu": dice.pick(&["500m", "1", "2", "3"]), "memory": dice.pick(&["200Mi", "900Mi", "2Gi"])}});
+    match dice.range(0, 5) {
+        0 => take_ports(&mut pod, dice),
+        1 => spread(&mut pod, dice),
+        _ => {}
+    }
+    pod
+}
+
 /// A pod that has its node.
 pub(crate) fn placed(scene: &Scene, number: usize, node: &str, dice: &mut Dice) -> Value {
     let mut pod = bare(&format!("e{number}"), dice);
     let is_here = dice.percent(75);
     pod["metadata"]["namespace"] = json!(if is_here { scene.namespace() } else { scene.other_namespace() });
     pod["spec"]["nodeName"] = json!(node);
+    if dice.percent(40) {
+        pod["spec"]["priorityClassName"] = json!(dice.pick(&["some", "more"]));
+    }
     if dice.percent(60) {
         ask(&mut pod, dice);
     }
@@ -300,8 +317,7 @@ fn mount(pod: &mut Value, scene: &Scene, dice: &mut Dice) {
                 volume["gcePersistentDisk"] = json!({"pdName": dice.pick(&["d1", "d2"]), "readOnly": dice.percent(50)});
             }
             17..22 => {
-                volume["iscsi"] =
-                    json!({"targetPortal": "10.0.0.9", "iqn": "iqn.2026-01.test.kerf:disk", "lun": 0, "readOnly": dice.percent(50)});
+                volume["iscsi"] = json!({"targetPortal": "10.0.0.9", "iqn": "iqn.2026-01.test.kerf:disk", "lun": 0, "readOnly": dice.percent(50)});
             }
             22..27 => {
                 volume["rbd"] =

@@ -203,6 +203,13 @@ impl Scene {
                 &json!({"metadata": {"name": TRACKED_DRIVER}, "spec": {"storageCapacity": true}}),
             );
         }
+        for (name, value) in [("some", 5), ("more", 10), ("top", 1000)].iter().filter(|_| self.number == 0) {
+            post(
+                client,
+                "/apis/scheduling.k8s.io/v1/priorityclasses",
+                &json!({"metadata": {"name": name}, "value": value}),
+            );
+        }
         for (namespace, team) in [(self.namespace(), "red"), (self.other_namespace(), "blue")] {
             post(client, "/api/v1/namespaces", &json!({"metadata": {"name": namespace, "labels": {"team": team}}}));
         }
@@ -223,17 +230,25 @@ impl Scene {
             created["spec"] = node.body["spec"].clone();
             put(client, &format!("/api/v1/nodes/{}", node.name), &created);
         }
-        for (pod, fate) in &self.placed {
+        let mut budget = post(
+            client,
+            &format!("/apis/policy/v1/namespaces/{}/poddisruptionbudgets", self.namespace()),
+            &json!({"metadata": {"name": "web"}, "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}}}),
+        );
+        budget["status"] = json!({"disruptionsAllowed": self.number % 3, "currentHealthy": 3, "desiredHealthy": 2, "expectedPods": 3,
+            "observedGeneration": 1});
+        let path = format!("/apis/policy/v1/namespaces/{}/poddisruptionbudgets/web/status", self.namespace());
+        put(client, &path, &budget);
+        for (age, (pod, fate)) in self.placed.iter().enumerate() {
             let path = format!("/api/v1/namespaces/{}/pods", pod["metadata"]["namespace"].as_str().unwrap());
             let mut created = post(client, &path, pod);
             let path = format!("{path}/{}", name_of(&created));
-            match fate {
-                Fate::Runs => {}
-                Fate::Leaves => assert!(client.delete(&path).unwrap().is_success()),
-                Fate::Succeeded => {
-                    created["status"]["phase"] = json!("Succeeded");
-                    put(client, &format!("{path}/status"), &created);
-                }
+            // Every pod is of another age: who is older matters when one must go.
+            created["status"]["phase"] = json!(if *fate == Fate::Succeeded { "Succeeded" } else { "Running" });
+            created["status"]["startTime"] = json!(format!("2026-01-01T00:{:02}:00Z", age % 60));
+            put(client, &format!("{path}/status"), &created);
+            if *fate == Fate::Leaves {
+                assert!(client.delete(&path).unwrap().is_success());
             }
         }
     }

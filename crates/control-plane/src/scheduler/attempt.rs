@@ -60,19 +60,28 @@ pub fn explain(pod: &PodFacts, cluster: &Cluster, verdicts: &Result<Vec<(String,
             }) {
                 return message.clone();
             }
-            let refused: Vec<(usize, Refusal)> = verdicts
-                .iter()
-                .filter_map(|(name, verdict)| match verdict {
-                    Verdict::Refused(refusal) => Some((cluster.slot(name)?, refusal.clone())),
-                    _ => None,
-                })
-                .collect();
+            let refused = refusals(cluster, verdicts);
             match Cycle::begin(cluster, pod) {
                 Ok(cycle) => told(cluster, pod, &refused, preempt::weigh(cluster, &cycle, &refused, 0).err()),
                 Err(_) => String::new(),
             }
         }
     }
+}
+
+/// Whom a pod may send away to get a node: every choice that does as little harm as any other. Empty when none would help.
+#[must_use]
+pub fn preemptions(pod: &PodFacts, cluster: &Cluster, verdicts: &[(String, Verdict)]) -> Vec<Preemption> {
+    let Ok(cycle) = Cycle::begin(cluster, pod) else { return Vec::new() };
+    preempt::least_harmful(cluster, &cycle, &refusals(cluster, verdicts), 0).unwrap_or_default()
+}
+
+fn refusals(cluster: &Cluster, verdicts: &[(String, Verdict)]) -> Vec<(usize, Refusal)> {
+    let refusal = |(name, verdict): &(String, Verdict)| match verdict {
+        Verdict::Refused(refusal) => Some((cluster.slot(name)?, refusal.clone())),
+        _ => None,
+    };
+    verdicts.iter().filter_map(refusal).collect()
 }
 
 /// Where the scheduler left off looking, and its dice for equals.

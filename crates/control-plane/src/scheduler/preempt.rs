@@ -15,10 +15,10 @@ const CANDIDATES_PERCENT: usize = 10;
 
 /// Who goes, and where the pod will run then.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Preemption {
-    pub(crate) node: String,
+pub struct Preemption {
+    pub node: String,
     /// The most important first.
-    pub(crate) victims: Vec<Key>,
+    pub victims: Vec<Key>,
 }
 
 struct Candidate {
@@ -34,6 +34,16 @@ pub(crate) fn weigh(
     refused: &[(usize, Refusal)],
     offset: usize,
 ) -> Result<Preemption, String> {
+    least_harmful(cluster, cycle, refused, offset)?.into_iter().next().ok_or_else(String::new)
+}
+
+/// All that are equally good, by name of the node.
+pub(crate) fn least_harmful(
+    cluster: &Cluster,
+    cycle: &Cycle<'_>,
+    refused: &[(usize, Refusal)],
+    offset: usize,
+) -> Result<Vec<Preemption>, String> {
     let pod = cycle.pod;
     if pod.never_preempts {
         return Err("not eligible due to preemptionPolicy=Never.".to_owned());
@@ -55,12 +65,17 @@ pub(crate) fn weigh(
             break;
         }
     }
-    if let Some(best) = candidates.into_iter().min_by(|a, b| harm(a).cmp(&harm(b))) {
-        let victims = best.victims.iter().map(|victim| victim.key.clone()).collect();
-        return Ok(Preemption { node: best.node, victims });
-    }
-    reasons.extend(std::iter::repeat_n(Reason::PreemptionUseless, cluster.n_nodes().saturating_sub(n_tried)));
-    Err(histogram(cluster.n_nodes(), reasons.iter()))
+    let Some(least) = candidates.iter().map(harm).min() else {
+        reasons.extend(std::iter::repeat_n(Reason::PreemptionUseless, cluster.n_nodes().saturating_sub(n_tried)));
+        return Err(histogram(cluster.n_nodes(), reasons.iter()));
+    };
+    candidates.retain(|candidate| harm(candidate) == least);
+    candidates.sort_by(|a, b| a.node.cmp(&b.node));
+    let chosen = |candidate: Candidate| Preemption {
+        victims: candidate.victims.iter().map(|victim| victim.key.clone()).collect(),
+        node: candidate.node,
+    };
+    Ok(candidates.into_iter().map(chosen).collect())
 }
 
 /// Room was made already, and those who leave have not left yet.
@@ -135,14 +150,14 @@ fn by_budget(cluster: &Cluster, pods: &[Arc<PodFacts>]) -> (Vec<Arc<PodFacts>>, 
     })
 }
 
-/// Fewer broken budgets, a lesser most important victim, less priority in sum, fewer victims, younger ones; then the name.
-fn harm(candidate: &Candidate) -> (usize, i32, i64, usize, std::cmp::Reverse<jiff::Timestamp>, &str) {
+/// Fewer broken budgets, a lesser most important victim, less priority in sum, fewer victims, younger ones.
+fn harm(candidate: &Candidate) -> (usize, i32, i64, usize, std::cmp::Reverse<jiff::Timestamp>) {
     let victims = &candidate.victims;
     let highest = victims.iter().map(|victim| victim.priority).max().unwrap_or(i32::MIN);
     let sum = victims.iter().map(|victim| i64::from(victim.priority) + i64::from(i32::MAX) + 1).sum();
     let eldest = victims.iter().filter(|victim| victim.priority == highest).map(|victim| victim.since()).min();
     let eldest = std::cmp::Reverse(eldest.unwrap_or(jiff::Timestamp::MAX));
-    (candidate.n_violations, highest, sum, victims.len(), eldest, &candidate.node)
+    (candidate.n_violations, highest, sum, victims.len(), eldest)
 }
 
 #[cfg(test)]
