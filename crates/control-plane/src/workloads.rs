@@ -47,7 +47,6 @@ pub struct Workloads {
     queue: Queue<Task>,
     patience: daemonset::Patience,
     records: job::Records,
-    missing: cleanup::Missing,
     ca_pem: String,
 }
 
@@ -126,7 +125,6 @@ impl Workloads {
             queue: Queue::default(),
             patience: daemonset::Patience::default(),
             records: job::Records::default(),
-            missing: cleanup::Missing::default(),
             ca_pem: ca_pem.to_owned(),
         }
     }
@@ -143,7 +141,7 @@ impl Workloads {
             Desk::CronJob => cronjob::sync(world, hands, key),
             Desk::Job => job::sync(world, hands, key, &mut self.records),
             Desk::Budget => budget::sync(world, hands, key),
-            Desk::Cleanup => cleanup::sync(world, hands, &mut self.missing),
+            Desk::Cleanup => cleanup::sync(world, hands),
         }
     }
 }

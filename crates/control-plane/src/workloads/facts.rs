@@ -165,18 +165,15 @@ pub(crate) struct NodeFacts {
     pub(crate) name: String,
     pub(crate) labels: Labels,
     pub(crate) taints: Vec<Taint>,
-    pub(crate) is_ready: bool,
 }
 
 impl NodeFacts {
     pub(crate) fn of(node: Node) -> Self {
         let spec = node.spec.unwrap_or_default();
-        let conditions = node.status.and_then(|status| status.conditions).unwrap_or_default();
         Self {
             name: node.metadata.name.unwrap_or_default(),
             labels: node.metadata.labels.unwrap_or_default(),
             taints: spec.taints.unwrap_or_default(),
-            is_ready: conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True"),
         }
     }
 }

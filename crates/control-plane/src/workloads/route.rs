@@ -2,6 +2,7 @@
 
 use super::accounts::{DEFAULT_ACCOUNT, ROOT_CERTIFICATE};
 use super::budget;
+use super::cleanup::FINISHED_MAX;
 use super::facts::PodFacts;
 use super::job::{JOB_NAME, TRACKING};
 use super::selector::{Labels, Selector};
@@ -42,21 +43,15 @@ pub(crate) fn pod(world: &World, before: Option<&PodFacts>, after: Option<&PodFa
             }
         }
     }
-    let is_lost = |pod: &PodFacts| !pod.node.is_empty() && !world.nodes.contains_key(&pod.node);
-    if after.is_some_and(|pod| pod.is_finished() || pod.deleted.is_some() || is_lost(pod)) {
-        tasks.push(cleanup());
+    if world.pods.n_finished() > FINISHED_MAX {
+        tasks.push(Task { desk: Desk::Cleanup, key: Key::default() });
     }
     tasks
 }
 
 /// Everyone who has to look again because a node changed.
 pub(crate) fn node(world: &World) -> Vec<Task> {
-    let daemons = world.daemon_sets.keys().map(|key| Task { desk: Desk::DaemonSet, key: key.clone() });
-    daemons.chain([cleanup()]).collect()
-}
-
-fn cleanup() -> Task {
-    Task { desk: Desk::Cleanup, key: Key::default() }
+    world.daemon_sets.keys().map(|key| Task { desk: Desk::DaemonSet, key: key.clone() }).collect()
 }
 
 /// Everyone who has to look again because something else changed.

@@ -36,14 +36,13 @@ pub(crate) struct World {
     pub(crate) root_certificates: BTreeMap<String, String>,
 }
 
-/// Pods, found by who controls them and by where they run.
+/// Pods, found by who controls them.
 #[derive(Debug, Default)]
 pub(crate) struct Pods {
     by_key: Shelf<PodFacts>,
     by_owner: BTreeMap<String, BTreeSet<Key>>,
     /// Pods that nobody controls, by namespace.
     orphans: BTreeMap<String, BTreeSet<Key>>,
-    by_node: BTreeMap<String, BTreeSet<Key>>,
     /// Finished pods, of which only so many are kept.
     finished: BTreeSet<Key>,
 }
@@ -151,17 +150,12 @@ impl Pods {
         pods
     }
 
-    pub(crate) fn on_node(&self, node: &str) -> Vec<Arc<PodFacts>> {
-        self.all(self.by_node.get(node))
-    }
-
     pub(crate) fn in_namespace<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a Arc<PodFacts>> {
         in_namespace(&self.by_key, namespace).map(|(_, pod)| pod)
     }
 
-    /// The nodes that pods say they are on.
-    pub(crate) fn nodes(&self) -> impl Iterator<Item = &String> {
-        self.by_node.keys()
+    pub(crate) fn n_finished(&self) -> usize {
+        self.finished.len()
     }
 
     pub(crate) fn finished(&self) -> Vec<Arc<PodFacts>> {
@@ -177,9 +171,6 @@ impl Pods {
             Some(owner) => self.by_owner.entry(owner.uid.clone()).or_default().insert(pod.key.clone()),
             None => self.orphans.entry(pod.key.namespace.clone()).or_default().insert(pod.key.clone()),
         };
-        if !pod.node.is_empty() {
-            self.by_node.entry(pod.node.clone()).or_default().insert(pod.key.clone());
-        }
         if pod.is_finished() {
             self.finished.insert(pod.key.clone());
         }
@@ -190,7 +181,6 @@ impl Pods {
             Some(owner) => forget(&mut self.by_owner, &owner.uid, &pod.key),
             None => forget(&mut self.orphans, &pod.key.namespace, &pod.key),
         }
-        forget(&mut self.by_node, &pod.node, &pod.key);
         self.finished.remove(&pod.key);
     }
 }

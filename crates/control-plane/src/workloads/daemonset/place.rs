@@ -182,7 +182,6 @@ mod tests {
             name: "n".to_owned(),
             labels: serde_json::from_value(labels).unwrap(),
             taints: serde_json::from_value(taints).unwrap(),
-            is_ready: true,
         }
     }
 
