@@ -28,7 +28,7 @@ mod share;
 mod statefulset;
 mod world;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use self::queue::Queue;
 use self::world::World;
@@ -106,7 +106,8 @@ impl Controller for Workloads {
                 Ok(again) => {
                     self.queue.succeeded(&task);
                     if let Some(again) = again {
-                        self.queue.add_at(task, again);
+                        // Never in the same moment: a desk that asks for that would spin.
+                        self.queue.add_at(task, again.max(soon(hands.now())));
                     }
                 }
                 Err(_) => self.queue.failed(task, hands.now()),
@@ -114,6 +115,10 @@ impl Controller for Workloads {
         }
         self.queue.next()
     }
+}
+
+fn soon(now: Timestamp) -> Timestamp {
+    now.saturating_add(SignedDuration::from_millis(5)).unwrap_or(now)
 }
 
 impl Workloads {

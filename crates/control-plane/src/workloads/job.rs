@@ -72,7 +72,7 @@ pub(crate) fn sync(world: &World, hands: &mut Hands<'_>, key: &Key, records: &mu
     };
     let backoff = record.after(&tally.new_succeeded, &tally.new_failed);
 
-    let mut round = Round { owner, picture, status, again: picture.deadline(), failure: None };
+    let mut round = Round { owner, picture, status, again: None, failure: None };
     let verdict = round.run(hands, &tally, backoff);
     let job = round.track(hands, job, &tally, &verdict)?;
     // Remembered once the pods are in the status: they will not be new again.
@@ -114,6 +114,7 @@ impl Round<'_> {
             }
         };
         let verdict = if verdict == Verdict::Open {
+            self.again = self.picture.deadline();
             if !self.owner.is_deleting() {
                 match self.picture.manage(tally, backoff) {
                     Action::Nothing => {}
