@@ -28,10 +28,14 @@ mod life;
 mod machine;
 mod node;
 mod pods;
+#[cfg(test)]
+pub(crate) mod rehearsal;
 mod script;
 mod seats;
 pub(crate) mod selector;
 mod status;
+#[cfg(test)]
+mod tests;
 mod volumes;
 
 pub use machine::{CsiDriver, Machine, Machines, Trouble};

@@ -15,6 +15,8 @@ mod eviction;
 mod garbage;
 mod lifecycle;
 mod taints;
+#[cfg(test)]
+mod tests;
 mod zones;
 
 pub use eviction::TaintEviction;

@@ -16,6 +16,8 @@ mod attach;
 mod binder;
 mod matching;
 mod provision;
+#[cfg(test)]
+mod tests;
 mod users;
 
 pub use attach::AttachDetach;

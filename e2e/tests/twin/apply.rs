@@ -61,7 +61,11 @@ fn applying_creates_and_owns(stage: &Stage) {
     assert_eq!(answer.status, 201, "{}", answer.message());
     assert_eq!(
         owners(&answer.body),
-        [("me".to_owned(), "Apply".to_owned(), json!({"f:data": {"f:a": {}}, "f:metadata": {"f:labels": {"f:x": {}}}}))]
+        [(
+            "me".to_owned(),
+            "Apply".to_owned(),
+            json!({"f:data": {"f:a": {}}, "f:metadata": {"f:labels": {"f:x": {}}}})
+        )]
     );
     let answer = stage.apply(&path, "me", "", &config_map("one", json!({"a": "2"})));
     assert_eq!((answer.status, &answer.body["data"]), (200, &json!({"a": "2"})));
@@ -89,7 +93,10 @@ fn a_field_of_two_managers_stays_with_the_other(stage: &Stage) {
     applied(stage.apply(&path, "you", "", &config_map("one", json!({"a": "1"}))));
     let after = applied(stage.apply(&path, "me", "", &config_map("one", json!({"b": "2"}))));
     assert_eq!(after["data"], json!({"a": "1", "b": "2"}));
-    assert_eq!((owner(&after, "me"), owner(&after, "you")), (json!({"f:data": {"f:b": {}}}), json!({"f:data": {"f:a": {}}})));
+    assert_eq!(
+        (owner(&after, "me"), owner(&after, "you")),
+        (json!({"f:data": {"f:b": {}}}), json!({"f:data": {"f:a": {}}}))
+    );
 }
 
 fn a_field_of_another_manager_is_a_conflict(stage: &Stage) {
@@ -111,7 +118,10 @@ fn force_takes_a_field_away(stage: &Stage) {
     applied(stage.apply(&path, "me", "", &config_map("one", json!({"a": "1", "b": "2"}))));
     let after = applied(stage.apply(&path, "you", "force=true", &config_map("one", json!({"a": "9"}))));
     assert_eq!(after["data"], json!({"a": "9", "b": "2"}));
-    assert_eq!((owner(&after, "me"), owner(&after, "you")), (json!({"f:data": {"f:b": {}}}), json!({"f:data": {"f:a": {}}})));
+    assert_eq!(
+        (owner(&after, "me"), owner(&after, "you")),
+        (json!({"f:data": {"f:b": {}}}), json!({"f:data": {"f:a": {}}}))
+    );
 }
 
 fn the_same_value_is_shared(stage: &Stage) {
@@ -137,7 +147,10 @@ fn an_update_takes_ownership_without_asking(stage: &Stage) {
         owners(&after).iter().map(|(name, operation, _)| format!("{name} {operation}")).collect::<Vec<_>>(),
         ["me Apply", "editor Update"]
     );
-    assert_eq!((owner(&after, "me"), owner(&after, "editor")), (json!({"f:data": {"f:b": {}}}), json!({"f:data": {"f:a": {}}})));
+    assert_eq!(
+        (owner(&after, "me"), owner(&after, "editor")),
+        (json!({"f:data": {"f:b": {}}}), json!({"f:data": {"f:a": {}}}))
+    );
     let answer = stage.apply(&path, "me", "", &config_map("one", json!({"a": "1", "b": "2"})));
     refused(&answer, 409, "Conflict", r#"Apply failed with 1 conflict: conflict with "editor" using v1: .data.a"#);
 }
@@ -149,7 +162,10 @@ fn lists_are_merged_by_their_keys(stage: &Stage) {
         {"containers": [{"name": "side", "image": "side:1", "ports": [{"containerPort": 80, "name": "http"}]}]}}}});
     let after = applied(stage.apply(&path, "injector", "", &side));
     let containers = after["spec"]["template"]["spec"]["containers"].as_array().unwrap().clone();
-    assert_eq!(containers.iter().map(|container| &container["name"]).collect::<Vec<_>>(), [&json!("web"), &json!("side")]);
+    assert_eq!(
+        containers.iter().map(|container| &container["name"]).collect::<Vec<_>>(),
+        [&json!("web"), &json!("side")]
+    );
     assert_eq!(
         owner(&after, "injector"),
         json!({"f:spec": {"f:template": {"f:spec": {"f:containers": {"k:{\"name\":\"side\"}": {".": {}, "f:image": {}, "f:name": {},
@@ -160,7 +176,8 @@ fn lists_are_merged_by_their_keys(stage: &Stage) {
 fn an_applied_list_item_that_is_left_out_goes(stage: &Stage) {
     let path = stage.object("apps/v1", "deployments", "one");
     let mut body = deployment("one");
-    body["spec"]["template"]["spec"]["containers"] = json!([{"name": "web", "image": "web:1"}, {"name": "side", "image": "side:1"}]);
+    body["spec"]["template"]["spec"]["containers"] =
+        json!([{"name": "web", "image": "web:1"}, {"name": "side", "image": "side:1"}]);
     applied(stage.apply(&path, "me", "", &body));
     let after = applied(stage.apply(&path, "me", "", &deployment("one")));
     let containers = after["spec"]["template"]["spec"]["containers"].as_array().unwrap().clone();
@@ -177,8 +194,10 @@ fn a_set_is_merged_and_an_atomic_list_replaced(stage: &Stage) {
     stage.patch(&path, "merge", &json!({"metadata": {"finalizers": null}}));
 
     let claims = stage.object("v1", "persistentvolumeclaims", "one");
-    let claim = |modes: Value| json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "one"},
-        "spec": {"accessModes": modes, "storageClassName": "none", "resources": {"requests": {"storage": "1Gi"}}}});
+    let claim = |modes: Value| {
+        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "one"},
+        "spec": {"accessModes": modes, "storageClassName": "none", "resources": {"requests": {"storage": "1Gi"}}}})
+    };
     let created = applied(stage.apply(&claims, "me", "", &claim(json!(["ReadWriteOnce"]))));
     assert_eq!(owner(&created, "me")["f:spec"]["f:accessModes"], json!({}), "a list that is one value");
     let answer = stage.apply(&claims, "you", "", &claim(json!(["ReadOnlyMany"])));
@@ -209,7 +228,8 @@ fn an_update_through_the_status_is_told_apart(stage: &Stage) {
     stage.create(&format!("{}?fieldManager=maker", stage.pods()), &crate::objects::pod("one"));
     let path = stage.object("v1", "pods", "one/status?fieldManager=kubelet");
     let after = stage.patch(&path, "strategic-merge", &json!({"status": {"phase": "Running"}}));
-    let found: Vec<String> = owners(&after).into_iter().map(|(name, operation, _)| format!("{name} {operation}")).collect();
+    let found: Vec<String> =
+        owners(&after).into_iter().map(|(name, operation, _)| format!("{name} {operation}")).collect();
     assert_eq!(found, ["kubelet Update/status", "maker Update"]);
     assert_eq!(owner(&after, "kubelet"), json!({"f:status": {"f:phase": {}}}));
 }
@@ -242,7 +262,11 @@ fn applying_needs_the_kind_and_the_name_of_the_path(stage: &Stage) {
     let answer = stage.apply(&path, "me", "", &config_map("two", json!({})));
     refused_with(&answer, 400, "BadRequest");
     let said = answer.message();
-    assert!(said.contains("the name of the object (two based on URL) was undeterminable") || said.contains("does not match the name on the URL (one)"), "{said}");
+    assert!(
+        said.contains("the name of the object (two based on URL) was undeterminable")
+            || said.contains("does not match the name on the URL (one)"),
+        "{said}"
+    );
     let call = stage.client.call("PATCH", &format!("{path}?fieldManager=me"));
     let answer = call.typed("application/apply-patch+yaml", "a: [").send().unwrap();
     refused_with(&answer, 400, "BadRequest");
@@ -278,10 +302,15 @@ fn a_stale_apply_is_a_conflict(stage: &Stage) {
 fn duplicate_list_items_are_refused(stage: &Stage) {
     let path = stage.object("apps/v1", "deployments", "one");
     let mut body = deployment("one");
-    body["spec"]["template"]["spec"]["containers"] = json!([{"name": "web", "image": "web:1"}, {"name": "web", "image": "web:2"}]);
+    body["spec"]["template"]["spec"]["containers"] =
+        json!([{"name": "web", "image": "web:1"}, {"name": "web", "image": "web:2"}]);
     let answer = stage.apply(&path, "me", "", &body);
     assert_eq!(answer.status, 500, "{}", answer.message());
-    assert!(answer.message().contains(r#".spec.template.spec.containers: duplicate entries for key [name="web"]"#), "{}", answer.message());
+    assert!(
+        answer.message().contains(r#".spec.template.spec.containers: duplicate entries for key [name="web"]"#),
+        "{}",
+        answer.message()
+    );
 }
 
 fn a_custom_resource_is_applied(stage: &Stage) {

@@ -22,8 +22,10 @@ mod deletes;
 mod discovery;
 mod dryrun;
 mod lists;
+mod nodes;
 mod patches;
 mod updates;
+mod volumes;
 mod watch;
 
 use std::process::ExitCode;
@@ -53,7 +55,19 @@ macro_rules! tests {
 }
 pub(crate) use tests;
 
-const MODULES: &[(&str, &[Test])] = &[("discovery", discovery::TESTS), ("crud", crud::TESTS), ("lists", lists::TESTS), ("watch", watch::TESTS), ("updates", updates::TESTS), ("deletes", deletes::TESTS), ("dryrun", dryrun::TESTS), ("patches", patches::TESTS), ("apply", apply::TESTS)];
+const MODULES: &[(&str, &[Test])] = &[
+    ("discovery", discovery::TESTS),
+    ("crud", crud::TESTS),
+    ("lists", lists::TESTS),
+    ("watch", watch::TESTS),
+    ("updates", updates::TESTS),
+    ("deletes", deletes::TESTS),
+    ("dryrun", dryrun::TESTS),
+    ("patches", patches::TESTS),
+    ("apply", apply::TESTS),
+    ("nodes", nodes::TESTS),
+    ("volumes", volumes::TESTS),
+];
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();

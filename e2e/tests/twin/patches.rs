@@ -87,7 +87,11 @@ fn a_json_patch_that_cannot_be_read_is_refused(stage: &Stage) {
 fn a_merge_patch_removes_what_is_null(stage: &Stage) {
     stage.create(&stage.config_maps(), &config_map("one", json!({"a": "1", "b": "2"})));
     let path = stage.object("v1", "configmaps", "one");
-    let patched = stage.patch(&path, "merge", &json!({"data": {"a": null, "c": "3"}, "metadata": {"labels": {"x": null, "y": "z"}}}));
+    let patched = stage.patch(
+        &path,
+        "merge",
+        &json!({"data": {"a": null, "c": "3"}, "metadata": {"labels": {"x": null, "y": "z"}}}),
+    );
     assert_eq!((&patched["data"], &patched["metadata"]["labels"]), (&json!({"b": "2", "c": "3"}), &json!({"y": "z"})));
     assert_eq!(stage.patch(&path, "merge", &json!({"data": null}))["data"], Value::Null);
 }
@@ -98,7 +102,10 @@ fn a_merge_patch_replaces_lists(stage: &Stage) {
     let containers = json!([{"name": "other", "image": "other:1"}]);
     let patched = stage.patch(&path, "merge", &json!({"spec": {"template": {"spec": {"containers": containers}}}}));
     let found = patched["spec"]["template"]["spec"]["containers"].as_array().unwrap();
-    assert_eq!((found.len(), &found[0]["name"], &found[0]["imagePullPolicy"]), (1, &json!("other"), &json!("IfNotPresent")));
+    assert_eq!(
+        (found.len(), &found[0]["name"], &found[0]["imagePullPolicy"]),
+        (1, &json!("other"), &json!("IfNotPresent"))
+    );
 }
 
 /// A deployment with lists to patch.
@@ -157,14 +164,20 @@ fn a_strategic_patch_merges_ports_by_number_and_protocol_by_default(stage: &Stag
         spec["containers"][0]["ports"],
         json!([{"containerPort": 443, "name": "tls", "protocol": "TCP"}, {"containerPort": 80, "protocol": "TCP"}])
     );
-    assert_eq!(spec["tolerations"], json!([{"key": "other", "operator": "Exists"}]), "a list without a key is replaced");
+    assert_eq!(
+        spec["tolerations"],
+        json!([{"key": "other", "operator": "Exists"}]),
+        "a list without a key is replaced"
+    );
 }
 
 fn a_strategic_patch_deletes_an_entry(stage: &Stage) {
     let patched = patched(
         stage,
-        template(json!({"containers": [{"name": "side", "$patch": "delete"}], "volumes": [{"name": "v", "$patch": "delete"}],
-            "nodeSelector": {"a": null}})),
+        template(
+            json!({"containers": [{"name": "side", "$patch": "delete"}], "volumes": [{"name": "v", "$patch": "delete"}],
+            "nodeSelector": {"a": null}}),
+        ),
     );
     let spec = &patched["spec"]["template"]["spec"];
     assert_eq!(spec["containers"].as_array().unwrap().len(), 1);
@@ -282,7 +295,11 @@ fn a_patch_of_a_wrong_type_is_refused(stage: &Stage) {
     let patch = json!({"spec": {"activeDeadlineSeconds": "soon"}});
     let answer = stage.client.patch(&path, "merge", &patch).unwrap();
     refused_with(&answer, 400, "BadRequest");
-    assert!(answer.message().contains("unrecognized type: int64") || answer.message().contains("activeDeadlineSeconds"), "{}", answer.message());
+    assert!(
+        answer.message().contains("unrecognized type: int64") || answer.message().contains("activeDeadlineSeconds"),
+        "{}",
+        answer.message()
+    );
     let answer = stage.client.patch(&path, "strategic-merge", &json!({"spec": {"containers": "none"}})).unwrap();
     refused_with(&answer, 400, "BadRequest");
 }

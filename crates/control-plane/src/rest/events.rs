@@ -88,7 +88,9 @@ impl State {
     pub(crate) fn record(&mut self, event: Event<'_>) {
         let about = &event.about;
         let key = (
-            format!("{}/{}", about.kind.as_deref().unwrap_or_default(), about.uid.as_deref().unwrap_or_default()),
+            [&about.kind, &about.namespace, &about.name, &about.uid, &about.field_path]
+                .map(|part| part.as_deref().unwrap_or_default())
+                .join("/"),
             event.reason.to_owned(),
             event.note.clone(),
             event.component.to_owned(),
