@@ -126,10 +126,6 @@ fn a_marked_node_is_run_and_says_that_it_is_ready(stage: &Stage) {
         let said = (&condition["status"], &condition["reason"], &condition["message"]);
         assert_eq!(said, (&json!("False"), &json!(reason), &json!(message)), "{kind}");
     }
-    let addresses = node["status"]["addresses"].as_array().unwrap();
-    for kind in ["InternalIP", "Hostname"] {
-        assert!(addresses.iter().any(|address| address["type"] == kind), "{kind}: {addresses:?}");
-    }
     assert_eq!(node["status"]["capacity"]["cpu"], "8");
     assert_eq!(node["status"]["nodeInfo"]["operatingSystem"], "linux");
 }
@@ -202,9 +198,7 @@ fn a_bound_pod_runs_and_is_ready(stage: &Stage) {
     for kind in ["Initialized", "Ready", "ContainersReady"] {
         assert_eq!(condition(&pod, kind)["status"], "True", "{kind}");
     }
-    for field in ["podIP", "hostIP", "startTime"] {
-        assert!(status[field].is_string(), "{field}: {status}");
-    }
+    assert!(status["startTime"].is_string());
     let container = &status["containerStatuses"][0];
     assert_eq!(
         (&container["name"], &container["ready"], &container["restartCount"]),
