@@ -50,7 +50,8 @@ fn expected(case: &Value) -> Vec<(String, String)> {
     let pair = |cause: &Value| (cause[0].as_str().unwrap().to_owned(), cause[1].as_str().unwrap().to_owned());
     let causes = case["causes"].as_array().into_iter().flatten().map(pair);
     // The name as such is judged with all other names, elsewhere.
-    let mut expected: Vec<_> = causes.filter(|(_, message)| !message.contains("a lowercase RFC 1123 subdomain")).collect();
+    let mut expected: Vec<_> =
+        causes.filter(|(_, message)| !message.contains("a lowercase RFC 1123 subdomain")).collect();
     expected.sort();
     expected
 }

@@ -16,14 +16,21 @@ mod expect;
 mod objects;
 mod stage;
 
+mod admission;
 mod apply;
 mod crud;
+mod definitions;
 mod deletes;
 mod discovery;
 mod dryrun;
+mod errors;
+mod events;
 mod lists;
+mod namespaces;
 mod nodes;
 mod patches;
+mod subresources;
+mod tables;
 mod updates;
 mod volumes;
 mod watch;
@@ -65,6 +72,13 @@ const MODULES: &[(&str, &[Test])] = &[
     ("dryrun", dryrun::TESTS),
     ("patches", patches::TESTS),
     ("apply", apply::TESTS),
+    ("subresources", subresources::TESTS),
+    ("tables", tables::TESTS),
+    ("events", events::TESTS),
+    ("namespaces", namespaces::TESTS),
+    ("admission", admission::TESTS),
+    ("definitions", definitions::TESTS),
+    ("errors", errors::TESTS),
     ("nodes", nodes::TESTS),
     ("volumes", volumes::TESTS),
 ];

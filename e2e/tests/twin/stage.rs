@@ -195,6 +195,11 @@ impl<'a> Stage<'a> {
         stage
     }
 
+    /// How to reach the stage, and as whom.
+    pub(crate) fn address(&self) -> &Address {
+        &self.cluster.address
+    }
+
     /// Deletes what is at `path` when the test has ended, however it ends.
     pub(crate) fn clear_later(&self, path: String) {
         self.leftovers.borrow_mut().push(path);

@@ -56,7 +56,8 @@ pub fn validate_definition(new: &Value, old: Option<&Value>) -> Vec<FieldError> 
     check_stored_versions(new, &mut errors);
     check_approval(new, old, &mut errors);
     if spec["preserveUnknownFields"] == true && old.is_none_or(|old| old["spec"]["preserveUnknownFields"] != true) {
-        let why = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
+        let why =
+            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
         errors.push(FieldError::invalid("spec.preserveUnknownFields", true, why));
     }
     errors
@@ -186,7 +187,12 @@ fn check_version_names(spec: &Value, versions: &[Value], common: &Common, errors
     let names: Vec<&str> = versions.iter().map(|version| text(&version["name"])).collect();
     let mut complain = |why: &str| {
         let found = shown::versions(versions, common);
-        errors.push(FieldError::new(FieldErrorKind::InvalidUnshown, "spec.versions", Value::Null, format!("{found}: {why}")));
+        errors.push(FieldError::new(
+            FieldErrorKind::InvalidUnshown,
+            "spec.versions",
+            Value::Null,
+            format!("{found}: {why}"),
+        ));
     };
     let is_twice = names.iter().enumerate().any(|(idx, name)| names.iter().take(idx).any(|earlier| earlier == name));
     if is_twice {
@@ -218,7 +224,8 @@ fn check_names(names: &Value, path: &str, errors: &mut Vec<FieldError>) {
         let may_be_mixed = matches!(name, "kind" | "listKind");
         let judged = if may_be_mixed { value.to_lowercase() } else { value.to_owned() };
         if let (false, Err(why)) = (value.is_empty(), is_dns1035_label(&judged)) {
-            let why = if may_be_mixed { format!("may have mixed case, but should otherwise match: {why}") } else { why };
+            let why =
+                if may_be_mixed { format!("may have mixed case, but should otherwise match: {why}") } else { why };
             errors.push(FieldError::invalid(format!("{path}.{name}"), value, why));
         }
     }
@@ -286,7 +293,11 @@ fn check_columns(columns: &[Value], path: &str, errors: &mut Vec<FieldError>) {
         if json_path.is_empty() {
             errors.push(FieldError::required(field("JSONPath"), ""));
         } else if !json_path.starts_with('.') {
-            errors.push(FieldError::invalid(field("JSONPath"), json_path, "must be a simple json path starting with ."));
+            errors.push(FieldError::invalid(
+                field("JSONPath"),
+                json_path,
+                "must be a simple json path starting with .",
+            ));
         }
     }
 }
@@ -359,7 +370,10 @@ fn check_conversion(conversion: &Value, errors: &mut Vec<FieldError>) {
     } else if let Some(service) = client["service"].as_object() {
         for name in ["name", "namespace"] {
             if service.get(name).and_then(Value::as_str).is_none_or(str::is_empty) {
-                errors.push(FieldError::required(format!("{field}.service.{name}"), format!("service {name} is required")));
+                errors.push(FieldError::required(
+                    format!("{field}.service.{name}"),
+                    format!("service {name} is required"),
+                ));
             }
         }
     } else if !text(&client["url"]).starts_with("https://") {

@@ -12,8 +12,14 @@ const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "st
 /// What is wrong with keywords comes first, what is wrong with rules last. Rules are only looked at where `rules_count`, and
 /// where nothing is wrong with the schema that they are about.
 pub(super) fn validate(schema: &Value, path: &str, rules_count: bool) -> Vec<FieldError> {
-    let place =
-        Place { forbids_default: None, is_in_meta: false, uncorrelated: None, is_root: true, is_resource: true, rules_count };
+    let place = Place {
+        forbids_default: None,
+        is_in_meta: false,
+        uncorrelated: None,
+        is_root: true,
+        is_resource: true,
+        rules_count,
+    };
     let mut found = Found::default();
     visit(schema, path, &place, &mut found);
     found.schema.extend(found.rules);
@@ -247,7 +253,8 @@ fn check_map_key_properties(items: &Value, keys: &[&str], path: &str, errors: &m
         let Some(property) = items["properties"].get(key) else { continue };
         let field = |keyword: &str| format!("{path}.items.properties[{key}].{keyword}");
         if !list(&items["required"]).iter().any(|name| name == key) && property["default"].is_null() {
-            let why = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
+            let why =
+                "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
             errors.push(FieldError::required(field("default"), why));
         }
         if property["nullable"] == true {
@@ -258,7 +265,8 @@ fn check_map_key_properties(items: &Value, keys: &[&str], path: &str, errors: &m
 }
 
 fn check_rule_texts(schema: &Value, path: &str, found: &mut Found) {
-    const REASONS: [&str; 4] = ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
+    const REASONS: [&str; 4] =
+        ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
     let errors = &mut found.schema;
     let has_break = |text: &str| text.contains(['\n', '\r']);
     for (idx, rule) in rules::written_rules(schema).enumerate() {

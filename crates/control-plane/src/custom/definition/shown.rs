@@ -65,9 +65,12 @@ pub(super) fn versions(versions: &[Value], common: &Common) -> String {
             ),
             (
                 "SelectableFields",
-                unless(common.selectable_fields, items(list(&version["selectableFields"]), |field| {
-                    Shown::object([("JSONPath", text(&field["jsonPath"]))]).0
-                })),
+                unless(
+                    common.selectable_fields,
+                    items(list(&version["selectableFields"]), |field| {
+                        Shown::object([("JSONPath", text(&field["jsonPath"]))]).0
+                    }),
+                ),
             ),
         ])
         .0
@@ -246,7 +249,8 @@ pub(super) fn not_allowed_at_root(schema: &Value, path: &str) -> Option<FieldErr
             _ => true,
         };
         if *name == "Type" && is_said && schema["type"] != "object" {
-            let why = "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
+            let why =
+                "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
             return Some(FieldError::invalid(format!("{path}.type"), schema["type"].clone(), why));
         }
         if is_said && !ALLOWED_AT_ROOT.contains(name) {

@@ -138,7 +138,8 @@ fn check(schema: &Value, level: Level, path: &str, errors: &mut Vec<FieldError>)
     }
     check_meta(schema, level, is_embedded, path, errors);
     if is_embedded && !keeps_unknown && properties(schema).next().is_none() {
-        let why = "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields";
+        let why =
+            "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields";
         errors.push(FieldError::required(format!("{path}.properties"), why));
     }
 }
@@ -162,14 +163,17 @@ fn check_meta(schema: &Value, level: Level, is_embedded: bool, path: &str, error
         let names_only = properties(metadata).all(|(name, _)| matches!(name.as_str(), "name" | "generateName"));
         // Validations of the whole are not restrictions of its parts, and are let be.
         let is_plain = metadata.as_object().into_iter().flatten().all(|(keyword, _)| {
-            !matches!(keyword.as_str(), "description" | "title" | "nullable" | "additionalProperties" | "items" | "example")
-                && !keyword.starts_with("x-kubernetes-")
+            !matches!(
+                keyword.as_str(),
+                "description" | "title" | "nullable" | "additionalProperties" | "items" | "example"
+            ) && !keyword.starts_with("x-kubernetes-")
         });
         let has_validations = ["required", "minProperties", "maxProperties", "anyOf", "allOf", "oneOf", "not", "enum"]
             .iter()
             .any(|keyword| !metadata[*keyword].is_null());
         if !names_only || !is_plain || has_validations {
-            let why = "must not specify anything other than name and generateName, but metadata is implicitly specified";
+            let why =
+                "must not specify anything other than name and generateName, but metadata is implicitly specified";
             errors.push(FieldError::forbidden(field, why));
         }
     }
@@ -253,7 +257,13 @@ fn check_nested(nested: &Value, skips_any_of: bool, path: &str, errors: &mut Vec
 }
 
 /// What a junctor says something about must be there outside of it.
-fn check_complete(said: &Value, there: Option<&Value>, there_path: &str, said_path: &str, errors: &mut Vec<FieldError>) {
+fn check_complete(
+    said: &Value,
+    there: Option<&Value>,
+    there_path: &str,
+    said_path: &str,
+    errors: &mut Vec<FieldError>,
+) {
     let Some(there) = there else {
         errors.push(FieldError::required(there_path, format!("because it is defined in {said_path}")));
         return;
@@ -267,12 +277,24 @@ fn check_complete(said: &Value, there: Option<&Value>, there_path: &str, said_pa
         check_complete(nested, Some(there), there_path, &said_path, errors);
         if let Some(items) = nested.get("items").filter(|items| items.is_object()) {
             let items_there = there.get("items").filter(|items| items.is_object());
-            check_nested_complete(items, items_there, &format!("{there_path}.items"), &format!("{said_path}.items"), errors);
+            check_nested_complete(
+                items,
+                items_there,
+                &format!("{there_path}.items"),
+                &format!("{said_path}.items"),
+                errors,
+            );
         }
         for (name, property) in properties(nested) {
             let step = format!("properties[{name}]");
             let property_there = there["properties"].get(name);
-            check_nested_complete(property, property_there, &format!("{there_path}.{step}"), &format!("{said_path}.{step}"), errors);
+            check_nested_complete(
+                property,
+                property_there,
+                &format!("{there_path}.{step}"),
+                &format!("{said_path}.{step}"),
+                errors,
+            );
         }
     }
 }
@@ -288,11 +310,23 @@ fn check_nested_complete(
     let Some(there) = there else { return };
     if let Some(items) = said.get("items").filter(|items| items.is_object()) {
         let items_there = there.get("items").filter(|items| items.is_object());
-        check_nested_complete(items, items_there, &format!("{there_path}.items"), &format!("{said_path}.items"), errors);
+        check_nested_complete(
+            items,
+            items_there,
+            &format!("{there_path}.items"),
+            &format!("{said_path}.items"),
+            errors,
+        );
     }
     for (name, property) in properties(said) {
         let step = format!("properties[{name}]");
         let property_there = there["properties"].get(name);
-        check_nested_complete(property, property_there, &format!("{there_path}.{step}"), &format!("{said_path}.{step}"), errors);
+        check_nested_complete(
+            property,
+            property_there,
+            &format!("{there_path}.{step}"),
+            &format!("{said_path}.{step}"),
+            errors,
+        );
     }
 }
