@@ -279,6 +279,3 @@ fn deprecation(version: &Value, api_version: &str, kind: &str) -> Option<String>
     let written = version["deprecationWarning"].as_str().map(str::to_owned);
     Some(written.unwrap_or_else(|| format!("{api_version} {kind} is deprecated")))
 }
-
-#[cfg(test)]
-mod tests;

@@ -132,6 +132,69 @@ fn objects_are_refused_in_the_real_server_s_words() {
     tally.settle();
 }
 
+#[test]
+fn expressions_mean_what_they_mean_to_the_real_server() {
+    let table: Value = serde_json::from_str(include_str!("custom/expressions.json")).unwrap();
+    let mut tally = Tally { n_cases: 0, differences: Vec::new() };
+    for row in table["rows"].as_array().unwrap() {
+        let (rule, theirs) = (row[0].as_str().unwrap(), row[1].as_str().unwrap());
+        let ours = answer(rule, &table["schema"], &table["spec"]);
+        let one = |text: &str| vec![(String::new(), text.to_owned())];
+        tally.compare(rule, &one(&ours), &one(theirs));
+    }
+    tally.settle();
+}
+
+/// `true`, `false`, `error: …`, or `refused: …` for a rule that does not make it into a definition.
+fn answer(rule: &str, schema: &Value, spec: &Value) -> String {
+    let mut schema = schema.clone();
+    schema["properties"]["spec"]["x-kubernetes-validations"] = json!([{ "rule": rule, "message": "m" }]);
+    let crd = definition(&json!({ "schema": schema }));
+    if let Some(error) = validate_definition(&crd, None).first() {
+        let text = error.without_field();
+        let why = text.split_once("}: ").map_or(text.as_str(), |(_, why)| why);
+        return format!("refused: {why}");
+    }
+    let served = resources(&crd);
+    let object = json!({
+        "apiVersion": "custom.kerf.test/v1", "kind": "Widget", "metadata": { "name": "x" }, "spec": spec,
+    });
+    match served[0].custom.as_ref().unwrap().validate(&object, None).first().map(FieldError::without_field) {
+        None => "true".to_owned(),
+        Some(said) if said == "Invalid value: m" => "false".to_owned(),
+        Some(said) => format!("error: {}", said.replace("Invalid value: \"object\": ", "")),
+    }
+}
+
+#[test]
+fn a_rule_that_runs_away_is_stopped() {
+    let numbers: Vec<u32> = (0..2_000).collect();
+    let schema = json!({ "type": "object", "properties": { "spec": { "type": "object", "properties": {
+        "l": { "type": "array", "items": { "type": "integer" } } } } } });
+    let said = answer("self.l.all(x, self.l.all(y, self.l.all(z, x + y + z >= 0)))", &schema, &json!({ "l": numbers }));
+    assert!(said.contains("cost limit exceeded"), "{said}");
+}
+
+#[test]
+fn a_rule_of_any_depth_and_length_is_answered() {
+    let schema = json!({ "type": "object", "properties": { "spec": { "type": "object" } } });
+    let rows = [
+        format!("{}true{}", "(".repeat(5_000), ")".repeat(5_000)),
+        format!("0 == 0{}", " + 1".repeat(5_000)),
+        format!("{}true", "!".repeat(5_000)),
+        format!("true{}", " && true".repeat(5_000)),
+        format!("0 == -{}1", "-".repeat(5_000)),
+        format!("self{} == 1", ".a".repeat(5_000)),
+        format!("true{}", " ? true : true".repeat(1_000)),
+        format!("{}1{} == 1", "[".repeat(3_000), "]".repeat(3_000)),
+        "x".repeat(100_000),
+    ];
+    for rule in rows {
+        let said = answer(&rule, &schema, &json!({}));
+        assert!(!said.is_empty());
+    }
+}
+
 fn read(custom: &CustomVersion, mut object: Value) -> Value {
     custom.prune(&mut object);
     custom.default(&mut object);

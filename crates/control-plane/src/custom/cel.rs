@@ -20,8 +20,8 @@ mod types;
 mod value;
 
 use cel::IdedExpr;
-use cel::common::ast::SourceInfo;
-use cel::parser::Parser;
+use cel::common::ast::{EntryExpr, Expr, SourceInfo};
+use cel::parser::{ParseErrors, Parser};
 
 pub(super) use check::Scope;
 pub(super) use eval::{EvalError, Variables, evaluate};
@@ -55,26 +55,102 @@ pub(super) enum CompileError {
     WrongType,
 }
 
+/// How deep a tree may be. Checking and running recurse along it, on stacks that are not theirs alone.
+const DEPTH_MAX: usize = 150;
+
+/// Reads an expression. The parser recurses, so it gets a stack of its own, and nothing that could outgrow that.
 fn parse(source: &str) -> Result<(IdedExpr, SourceInfo), String> {
-    // The parser's own limit is on nesting; a very long flat chain of operators nests in the tree all the same.
-    const SOURCE_BYTES_MAX: usize = 64 * 1024;
-    if source.len() > SOURCE_BYTES_MAX {
-        return Err(format!(
-            "ERROR: <input>:-1:0: expression code point size exceeds limit: size: {}, limit {SOURCE_BYTES_MAX}",
-            source.len()
-        ));
+    const STACK_BYTES: usize = 64 << 20;
+    if source.len() > 64 * 1024 || nesting(source) > DEPTH_MAX {
+        return Err(too_deep());
     }
-    Parser::new().enable_optional_syntax(true).parse_with_source_info(source).map_err(|errors| {
-        let told: Vec<String> = errors
-            .errors
-            .iter()
-            .map(|error| {
-                let (line, column) = error.pos;
-                located(source, usize::try_from(line).unwrap_or(1), usize::try_from(column).unwrap_or(1), &error.msg)
-            })
-            .collect();
-        told.join("\n")
+    let read = || {
+        let parsed = Parser::new().enable_optional_syntax(true).parse_with_source_info(source);
+        match parsed {
+            Ok((tree, _)) if depth(&tree) > DEPTH_MAX => Err(too_deep()),
+            Ok(parsed) => Ok(parsed),
+            Err(errors) => Err(tell_parse_errors(source, &errors)),
+        }
+    };
+    std::thread::scope(|scope| {
+        let reader = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, read);
+        reader.ok().and_then(|reader| reader.join().ok()).unwrap_or_else(|| Err(too_deep()))
     })
+}
+
+fn too_deep() -> String {
+    "ERROR: <input>:-1:0: expression recursion limit exceeded: 250".to_owned()
+}
+
+/// At most how deep the tree of a source can be: by its brackets, and by its chains of operators.
+fn nesting(source: &str) -> usize {
+    let mut quote: Option<char> = None;
+    let (mut depth, mut deepest, mut n_operators) = (0_usize, 0_usize, 0_usize);
+    let mut longest = 0;
+    let mut is_escaped = false;
+    for c in source.chars() {
+        if let Some(open) = quote {
+            let ends = c == open && !is_escaped;
+            is_escaped = c == '\\' && !is_escaped;
+            quote = if ends { None } else { quote };
+            continue;
+        }
+        match c {
+            '\'' | '"' => quote = Some(c),
+            '(' | '[' | '{' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            ')' | ']' | '}' => depth = depth.saturating_sub(1),
+            '+' | '-' | '*' | '/' | '%' | '.' | '!' | '<' | '>' | '=' | '?' => n_operators += 1,
+            // The two sides of a junction are trees of their own.
+            '&' | '|' | ',' => n_operators = 0,
+            _ => {}
+        }
+        longest = longest.max(n_operators);
+    }
+    deepest.max(longest)
+}
+
+fn depth(tree: &IdedExpr) -> usize {
+    let mut deepest = 0;
+    let mut left = vec![(tree, 1)];
+    while let Some((expr, depth)) = left.pop() {
+        deepest = deepest.max(depth);
+        let mut go_on = |child| left.push((child, depth + 1));
+        match &expr.expr {
+            Expr::Call(call) => call.target.as_deref().into_iter().chain(&call.args).for_each(go_on),
+            Expr::Select(select) => go_on(&select.operand),
+            Expr::List(list) => list.elements.iter().for_each(go_on),
+            Expr::Comprehension(parts) => {
+                [&parts.iter_range, &parts.accu_init, &parts.loop_cond, &parts.loop_step, &parts.result]
+                    .into_iter()
+                    .for_each(go_on);
+            }
+            Expr::Map(map) => {
+                for entry in &map.entries {
+                    if let EntryExpr::MapEntry(entry) = &entry.expr {
+                        go_on(&entry.key);
+                        go_on(&entry.value);
+                    }
+                }
+            }
+            Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) | Expr::Struct(_) => {}
+        }
+    }
+    deepest
+}
+
+fn tell_parse_errors(source: &str, errors: &ParseErrors) -> String {
+    let told: Vec<String> = errors
+        .errors
+        .iter()
+        .map(|error| {
+            let (line, column) = error.pos;
+            located(source, usize::try_from(line).unwrap_or(1), usize::try_from(column).unwrap_or(1), &error.msg)
+        })
+        .collect();
+    told.join("\n")
 }
 
 /// `ERROR: <input>:1:6: undefined field 'foo'`, the line, and a mark below the place.

@@ -63,10 +63,6 @@ impl Format {
             _ => None,
         }
     }
-
-    pub(super) fn is_known(format: &str, type_name: &str) -> bool {
-        Self::of(format, type_name, false).is_some()
-    }
 }
 
 static PATTERNS: LazyLock<Patterns> = LazyLock::new(Patterns::new);
@@ -350,7 +346,7 @@ fn is_credit_card(text: &str, patterns: &Patterns) -> bool {
             }
         })
         .sum();
-    sum % 10 == 0
+    sum.is_multiple_of(10)
 }
 
 fn is_date(text: &str) -> bool {

@@ -111,9 +111,12 @@ impl<'a> Checker<'a, '_> {
     fn one_type(&mut self, types: &[(u64, Type<'a>)], must_agree: bool) -> Type<'a> {
         let mut common = OPEN;
         for (id, found) in types {
-            if common == *found || common == OPEN {
-                common = join(&common, found);
-            } else if common == Type::Dyn || *found == Type::Dyn || fits(&common, found, &mut BTreeMap::new()) {
+            let agrees = common == *found
+                || common == OPEN
+                || common == Type::Dyn
+                || *found == Type::Dyn
+                || fits(&common, found, &mut BTreeMap::new());
+            if agrees {
                 common = join(&common, found);
             } else {
                 if must_agree {
@@ -137,7 +140,7 @@ impl<'a> Checker<'a, '_> {
                 self.scope.old.clone()
             }
             "bool" | "bytes" | "double" | "int" | "list" | "map" | "null_type" | "string" | "type" | "uint"
-            | "optional_type" => Type::Type,
+            | "optional_type" => Type::OfTypes,
             _ => self.complain(id, format!("undeclared reference to '{name}' (in container '')")),
         }
     }
@@ -147,7 +150,7 @@ impl<'a> Checker<'a, '_> {
             && inner.field == "protobuf"
             && matches!(&inner.operand.expr, Expr::Ident(name) if name == "google")
         {
-            return Type::Type;
+            return Type::OfTypes;
         }
         let operand = self.visit(&select.operand);
         let (operand, is_optional) = match operand {

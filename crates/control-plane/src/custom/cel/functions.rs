@@ -130,7 +130,6 @@ pub(super) fn expand_macro<'a>(
 }
 
 /// Index and item, or key and value.
-#[expect(clippy::type_complexity, reason = "an optional, fallible list of pairs is just that")]
 fn pairs_of<'a>(range: &V<'a>) -> Option<Result<Vec<(V<'a>, V<'a>)>, EvalError>> {
     if let Some(items) = range.items() {
         let numbered = |items: Vec<V<'a>>| (0_i64..).zip(items).map(|(idx, item)| (V::Int(idx), item)).collect();

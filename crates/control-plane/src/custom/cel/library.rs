@@ -39,6 +39,8 @@ pub(super) fn call<'a>(name: &str, is_member: bool, values: Vec<V<'a>>) -> EvalR
     thread_local! {
         static LIBRARY: Context<'static> = Context::default().with_all();
     }
+    // The library has `sign` on a quantity; servers have it of one.
+    let is_member = is_member || name == "sign";
     let types: Vec<&str> = values.iter().map(V::type_name).collect();
     let ident = |name: String| IdedExpr { id: 0, expr: Expr::Ident(name) };
     LIBRARY.with(|library| {
@@ -56,7 +58,17 @@ pub(super) fn call<'a>(name: &str, is_member: bool, values: Vec<V<'a>>) -> EvalR
         };
         let expr = IdedExpr { id: 0, expr: Expr::Call(CallExpr { func_name, target, args }) };
         match Value::resolve(&expr, &scope) {
+            // A format by its name may not be there; the library yields it plain.
+            Ok(value) if name == "format.named" => Ok(match from_library(&value)? {
+                V::Optional(inner) => V::Optional(inner),
+                V::Null => V::Optional(None),
+                value => V::some(value),
+            }),
+            Err(_) if name == "format.named" => Ok(V::Optional(None)),
             Ok(value) => from_library(&value),
+            Err(ExecutionError::FunctionError { .. }) if name == "quantity" => Err(EvalError::said(
+                "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+            )),
             Err(ExecutionError::FunctionError { message, .. }) => Err(EvalError::said(message)),
             Err(_) => Err(EvalError::no_overload(&format!("{name}({})", types.join(", ")))),
         }

@@ -57,7 +57,7 @@ replace .(string, string, string) string | .(string, string, string, int) string
 split .(string, string) list(string) | .(string, string, int) list(string)
 substring .(string, int) string | .(string, int, int) string
 trim .(string) string
-reverse .(string) string | .(list(A)) list(A)
+reverse .(list(A)) list(A)
 format .(string, list(dyn)) string
 strings.quote (string) string
 isSorted .(list(A)) bool
@@ -93,7 +93,7 @@ orValue .(optional(A), A) A
 or .(optional(A), optional(A)) optional(A)
 quantity (string) quantity
 isQuantity (string) bool
-sign .(quantity) int
+sign (quantity) int
 isInteger .(quantity) bool
 asInteger .(quantity) int
 asApproximateFloat .(quantity) double
@@ -213,7 +213,7 @@ fn read_type(text: &str) -> Type<'static> {
         "bytes" => Type::Bytes,
         "duration" => Type::Duration,
         "timestamp" => Type::Timestamp,
-        "type" => Type::Type,
+        "type" => Type::OfTypes,
         "quantity" => Type::Library("kubernetes.Quantity"),
         "ip" => Type::Library("net.IP"),
         "cidr" => Type::Library("net.CIDR"),

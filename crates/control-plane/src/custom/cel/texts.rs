@@ -43,7 +43,6 @@ pub(super) fn call<'a>(run: &mut Run<'a, '_>, name: &str, is_member: bool, value
         ("lowerAscii", []) => Ok(V::text(text.to_ascii_lowercase())),
         ("upperAscii", []) => Ok(V::text(text.to_ascii_uppercase())),
         ("trim", []) => Ok(V::text(text.trim())),
-        ("reverse", []) => Ok(V::text(text.chars().rev().collect::<String>())),
         ("replace", [V::Text(from), V::Text(to)]) => replaced(run, text, from, to, -1),
         ("replace", [V::Text(from), V::Text(to), V::Int(n_max)]) => replaced(run, text, from, to, *n_max),
         ("split", [V::Text(by)]) => Ok(split(text, by, -1)),

@@ -22,7 +22,7 @@ pub(crate) enum Type<'a> {
     Map(Arc<Type<'a>>, Arc<Type<'a>>),
     Optional(Arc<Type<'a>>),
     /// The type of a type.
-    Type,
+    OfTypes,
     /// An object with the fields of a schema. At the root of a resource, `apiVersion`, `kind` and some of `metadata` are
     /// there whether the schema has them or not.
     Object(&'a Node, bool),
@@ -182,7 +182,7 @@ impl fmt::Display for Type<'_> {
             Self::List(of) => write!(f, "list({of})"),
             Self::Map(key, value) => write!(f, "map({key}, {value})"),
             Self::Optional(of) => write!(f, "optional_type({of})"),
-            Self::Type => f.write_str("type"),
+            Self::OfTypes => f.write_str("type"),
             Self::Object(..) => f.write_str("object"),
             Self::Metadata => f.write_str("metadata"),
             Self::Library(name) => f.write_str(name),

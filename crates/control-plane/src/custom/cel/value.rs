@@ -201,7 +201,8 @@ impl<'a> V<'a> {
                     return Some(V::of(members.get(name)?, node.additional_node()?));
                 }
                 let name = unescape(name)?;
-                let member = members.get(&name)?;
+                // A field that is null is as one that is not there.
+                let member = members.get(&name).filter(|member| !member.is_null())?;
                 Some(match node.properties.get(&name) {
                     Some(property) => V::of(member, property),
                     // `apiVersion`, `kind` and `metadata` need no schema.
@@ -275,8 +276,6 @@ impl<'a> V<'a> {
 
 /// The schema of what needs none.
 static ANYTHING: std::sync::LazyLock<Node> = std::sync::LazyLock::new(|| {
-    let mut text = Node { type_name: "string".to_owned(), ..Node::default() };
-    text.preserve_unknown = true;
     let mut any = Node { type_name: "object".to_owned(), preserve_unknown: true, ..Node::default() };
     for name in ["name", "generateName"] {
         any.properties.insert(name.to_owned(), Node { type_name: "string".to_owned(), ..Node::default() });

@@ -135,7 +135,7 @@ fn check_keywords(schema: &Value, path: &str, place: &Place, found: &mut Found) 
     if type_name == "null" {
         forbid("type", "type cannot be set to null, use nullable as an alternative");
     }
-    if list(&schema["items"]).first().is_some() {
+    if !list(&schema["items"]).is_empty() {
         forbid("items", "items must be a schema object and not an array");
     }
     if place.is_in_meta && schema["x-kubernetes-embedded-resource"] == true {
