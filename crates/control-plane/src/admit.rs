@@ -9,7 +9,7 @@
 mod accounts;
 mod limits;
 mod priority;
-mod quota;
+pub(crate) mod quota;
 mod services;
 mod storage;
 

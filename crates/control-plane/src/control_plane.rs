@@ -19,6 +19,7 @@ use crate::garbage::GarbageCollector;
 use crate::kubelet::{KubeletOptions, Kubelets, Machines};
 use crate::namespaces::Namespaces;
 use crate::nodes;
+use crate::quotas::Quotas;
 use crate::scheduler::Scheduler;
 use crate::serve;
 use crate::server::Server;
@@ -248,6 +249,7 @@ fn api_controllers() -> Vec<Box<dyn Controller>> {
 /// Every controller of a cluster, in the order in which they work.
 fn controllers(kubelets: Kubelets, ca_pem: &str) -> Vec<Box<dyn Controller>> {
     let mut controllers = api_controllers();
+    controllers.push(Box::new(Quotas::default()));
     controllers.push(Box::new(Workloads::new(ca_pem)));
     controllers.push(Box::new(Scheduler::new()));
     controllers.extend(nodes::controllers());

@@ -1,6 +1,6 @@
 //! CustomResourceDefinitions at work: what they define is served as soon as they are stored, and no longer than they are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -30,13 +30,35 @@ impl State {
         self.catalog
             .retain(|resource| resource.custom.is_none() || resource.group != group || resource.plural != plural);
         self.catalog_revision += 1;
-        for resource in custom::resources(&crd) {
-            self.catalog.insert(resource);
+        let taken = self.taken_names(&group, &stored.key.name);
+        let verdict = judge_names(&crd["spec"]["names"], &taken);
+        let was_established = is_true(&crd, "Established");
+        if verdict.conflict.is_none() || was_established {
+            for resource in custom::resources(&crd) {
+                self.catalog.insert(resource);
+            }
         }
-        if establish(&mut crd, &clock::seconds(self.now())) {
+        if establish(&mut crd, &verdict, &clock::seconds(self.now())) {
             let fields = stored.fields.clone();
             self.store.put(&definitions(), stored.key.clone(), &mut crd, fields);
         }
+    }
+
+    /// What the other definitions of a group are called.
+    fn taken_names(&self, group: &str, but: &str) -> Taken {
+        let mut taken = Taken::default();
+        for stored in self.store.list(&definitions(), "").filter(|stored| stored.key.name != but) {
+            let crd = stored.value();
+            if crd["spec"]["group"] != group {
+                continue;
+            }
+            let names = &crd["status"]["acceptedNames"];
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            taken.resources.extend([text(&names["plural"]), text(&names["singular"])]);
+            taken.resources.extend(names["shortNames"].as_array().into_iter().flatten().map(text));
+            taken.kinds.extend([text(&names["kind"]), text(&names["listKind"])]);
+        }
+        taken
     }
 
     pub(crate) fn stop_serving(&mut self, last: &Stored) {
@@ -50,8 +72,58 @@ impl State {
     }
 }
 
+#[derive(Default)]
+struct Taken {
+    /// Plurals, singulars and short names.
+    resources: BTreeSet<String>,
+    /// Kinds and list kinds.
+    kinds: BTreeSet<String>,
+}
+
+/// Which names a definition may have.
+struct NameVerdict {
+    accepted: Value,
+    /// The last conflict found: a reason and a message.
+    conflict: Option<(&'static str, String)>,
+}
+
+fn judge_names(names: &Value, taken: &Taken) -> NameVerdict {
+    let mut verdict = NameVerdict { accepted: names.clone(), conflict: None };
+    for (field, reason, set) in [
+        ("plural", "PluralConflict", &taken.resources),
+        ("singular", "SingularConflict", &taken.resources),
+        ("shortNames", "ShortNamesConflict", &taken.resources),
+        ("kind", "KindConflict", &taken.kinds),
+        ("listKind", "ListKindConflict", &taken.kinds),
+    ] {
+        let said: Vec<&str> = match &names[field] {
+            Value::Array(list) => list.iter().filter_map(Value::as_str).collect(),
+            value => value.as_str().into_iter().collect(),
+        };
+        if let Some(name) = said.iter().find(|name| !name.is_empty() && set.contains(**name)) {
+            verdict.conflict = Some((reason, format!("\"{name}\" is already in use")));
+            if let Some(accepted) = verdict.accepted.as_object_mut() {
+                accepted.remove(field);
+            }
+        }
+    }
+    // Both are written, empty or not.
+    if let Some(accepted) = verdict.accepted.as_object_mut() {
+        for field in ["plural", "kind"] {
+            accepted.entry(field).or_insert_with(|| "".into());
+        }
+    }
+    verdict
+}
+
+fn is_true(crd: &Value, kind: &str) -> bool {
+    crd["status"]["conditions"]
+        .as_array()
+        .is_some_and(|list| list.iter().any(|condition| condition["type"] == kind && condition["status"] == "True"))
+}
+
 /// Fills the status that the real server's controllers fill. Whether there was anything to fill.
-fn establish(crd: &mut Value, now: &str) -> bool {
+fn establish(crd: &mut Value, verdict: &NameVerdict, now: &str) -> bool {
     let before = crd.clone();
     let is_deleting = crd["metadata"]["deletionTimestamp"].is_string();
     let finalizers = crd["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
@@ -59,7 +131,7 @@ fn establish(crd: &mut Value, now: &str) -> bool {
         let with_ours: Vec<Value> = finalizers.into_iter().chain([json!(CLEANUP)]).collect();
         set_meta(crd, "finalizers", with_ours);
     }
-    let names = crd["spec"]["names"].clone();
+    let was_established = is_true(crd, "Established");
     let storage: Vec<Value> = crd["spec"]["versions"]
         .as_array()
         .into_iter()
@@ -68,7 +140,7 @@ fn establish(crd: &mut Value, now: &str) -> bool {
         .map(|version| version["name"].clone())
         .collect();
     let mut status = crd["status"].as_object().cloned().unwrap_or_default();
-    status.insert("acceptedNames".to_owned(), names);
+    status.insert("acceptedNames".to_owned(), verdict.accepted.clone());
     let mut stored = status.get("storedVersions").and_then(Value::as_array).cloned().unwrap_or_default();
     for version in storage {
         if !stored.contains(&version) {
@@ -79,13 +151,23 @@ fn establish(crd: &mut Value, now: &str) -> bool {
     if let Some(map) = crd.as_object_mut() {
         map.insert("status".to_owned(), Value::Object(status));
     }
-    for (kind, reason, message) in [
-        ("NamesAccepted", "NoConflicts", "no conflicts found"),
-        ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
-    ] {
+    let (names, established) = match &verdict.conflict {
+        None => (
+            ("True", "NoConflicts", "no conflicts found"),
+            ("True", "InitialNamesAccepted", "the initial names have been accepted"),
+        ),
+        Some((reason, message)) if was_established => (
+            ("False", *reason, message.as_str()),
+            ("True", "InitialNamesAccepted", "the initial names have been accepted"),
+        ),
+        Some((reason, message)) => {
+            (("False", *reason, message.as_str()), ("False", "NotAccepted", "not all names are accepted"))
+        }
+    };
+    for (kind, (status, reason, message)) in [("NamesAccepted", names), ("Established", established)] {
         crate::rest::set_condition(
             crd,
-            json!({ "type": kind, "status": "True", "reason": reason, "message": message, "lastTransitionTime": now }),
+            json!({ "type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": now }),
         );
     }
     if is_deleting {

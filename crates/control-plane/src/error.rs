@@ -332,6 +332,8 @@ fn shown(found: &Value) -> String {
 
 impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.field, self.without_field())
+        // An object as a whole has no path.
+        let field = if self.field.is_empty() { "[]" } else { self.field.as_str() };
+        write!(f, "{field}: {}", self.without_field())
     }
 }

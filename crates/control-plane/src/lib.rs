@@ -34,6 +34,7 @@ pub mod nodes;
 pub mod openapi;
 pub mod patch;
 pub mod protobuf;
+pub mod quotas;
 pub mod request;
 pub mod rest;
 pub mod scheduler;

@@ -68,7 +68,7 @@ fn empty(state: &mut State, namespace: &str) {
         if staying.is_empty() {
             continue;
         }
-        left.push((crate::error::qualified(&resource.group, &resource.plural), staying.len()));
+        left.push((format!("{}.{}", resource.plural, resource.group), staying.len()));
         for finalizer in staying.iter().flat_map(|stored| finalizers_of(&stored.value())) {
             match finalizers.iter_mut().find(|(name, _)| *name == finalizer) {
                 Some((_, count)) => *count += 1,
@@ -81,7 +81,10 @@ fn empty(state: &mut State, namespace: &str) {
     let mut object = live.value();
     if left.is_empty() {
         if let Some(spec) = object["spec"].as_object_mut() {
-            spec.insert("finalizers".to_owned(), json!([]));
+            if let Some(finalizers) = spec.get_mut("finalizers").and_then(Value::as_array_mut) {
+                // Others' finalizers are theirs to remove.
+                finalizers.retain(|name| name != "kubernetes");
+            }
         }
         let write = Write::by("kube-controller-manager").on(Some(crate::kind::Subresource::Finalize));
         let _ = state.update_object(&namespaces, &live, object, &write);

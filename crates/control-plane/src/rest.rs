@@ -83,14 +83,16 @@ impl State {
         if !resource.namespaced && !target.namespace.is_empty() {
             return Err(ApiError::no_such_path());
         }
-        let subresource = match target.subresource.as_str() {
-            "" => None,
-            name => Some(
-                Subresource::parse(name)
-                    .filter(|subresource| resource.has(*subresource))
-                    .ok_or_else(ApiError::no_such_path)?,
-            ),
-        };
+        let subresource =
+            match target.subresource.as_str() {
+                "" => None,
+                name => Some(Subresource::parse(name).filter(|subresource| resource.has(*subresource)).ok_or_else(
+                    || match &resource.custom {
+                        Some(_) => ApiError::not_found(&resource.group, &resource.plural, &target.name),
+                        None => ApiError::no_such_path(),
+                    },
+                )?),
+            };
         let call = Call {
             request,
             query: Query::parse(&request.query),
@@ -100,6 +102,7 @@ impl State {
             subresource,
         };
         answer::check_accept(&request.accept)?;
+        answer::check_include(&call)?;
         self.dispatch(&call)
     }
 
@@ -203,7 +206,7 @@ impl Call<'_> {
             "Strict" => FieldValidation::Strict,
             odd => {
                 let error =
-                    crate::error::FieldError::not_supported("fieldValidation", odd, &["Ignore", "Strict", "Warn"]);
+                    crate::error::FieldError::not_supported("fieldValidation", odd, &["", "Ignore", "Strict", "Warn"]);
                 return Err(ApiError::invalid("meta.k8s.io", self.options_kind(), "", &[error]));
             }
         };

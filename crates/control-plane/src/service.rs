@@ -36,6 +36,11 @@ impl Service {
         Self { server }
     }
 
+    /// Whether this is the token of a service account.
+    pub(crate) fn knows(&self, token: &str) -> bool {
+        self.server.lock().tokens.contains(token)
+    }
+
     /// An answer that was made elsewhere.
     pub(crate) fn refuse(&self, answer: Answer) -> http::Response<AnswerBody> {
         response(answer)
@@ -54,7 +59,7 @@ impl Service {
         };
         let body = match http_body_util::Limited::new(body, BODY_MAX_BYTES).collect().await {
             Ok(collected) => collected.to_bytes(),
-            Err(error) => return response(too_large(&error.to_string())),
+            Err(_) => return response(too_large()),
         };
         let request = Request {
             method: parts.method.as_str().to_owned(),
@@ -74,12 +79,9 @@ impl Service {
     }
 }
 
-fn too_large(why: &str) -> Answer {
-    Answer::refusal(&crate::error::ApiError::new(
-        413,
-        "RequestEntityTooLarge",
-        format!("limit is {BODY_MAX_BYTES}: {why}"),
-    ))
+fn too_large() -> Answer {
+    let why = format!("Request entity too large: limit is {BODY_MAX_BYTES}");
+    Answer::refusal(&crate::error::ApiError::new(413, "RequestEntityTooLarge", why))
 }
 
 fn response(answer: Answer) -> http::Response<AnswerBody> {

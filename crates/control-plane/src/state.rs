@@ -19,6 +19,8 @@ pub struct State {
     pub seed: u64,
     pub(crate) dice: Dice,
     pub(crate) recorder: Recorder,
+    /// Tokens of service accounts that were asked for.
+    pub(crate) tokens: std::collections::BTreeSet<String>,
     /// Counts the changes of the catalog, for answers that are kept.
     pub(crate) catalog_revision: u64,
 }
@@ -33,6 +35,7 @@ impl State {
             seed,
             dice: Dice::for_purpose(seed, "server"),
             recorder: Recorder::default(),
+            tokens: std::collections::BTreeSet::new(),
             catalog_revision: 0,
         }
     }

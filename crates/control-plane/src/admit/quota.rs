@@ -86,6 +86,25 @@ fn judge(
     refuse(&format!("exceeded quota: {quota_name}, requested: {requested}, used: {used}, limited: {limited}"))
 }
 
+/// What a namespace uses of what a quota counts.
+pub(crate) fn used(look: &dyn Look, resources: &[std::sync::Arc<Resource>], quota: &Value, namespace: &str) -> Value {
+    let mut used: Usage = entries(quota, "spec.hard").map(|(key, _)| (key.clone(), Quantity::ZERO)).collect();
+    for resource in resources {
+        for stored in look.list(&resource.stored_as.0, &resource.stored_as.1, namespace) {
+            let object = stored.value();
+            if !in_scope(resource, quota, &object) {
+                continue;
+            }
+            for (key, amount) in usage(resource, &object) {
+                if let Some(sum) = used.get_mut(&key) {
+                    *sum = sum.plus(amount);
+                }
+            }
+        }
+    }
+    used.into_iter().map(|(key, amount)| (key, Value::from(amount.to_string()))).collect()
+}
+
 /// What one object counts for.
 fn usage(resource: &Resource, object: &Value) -> Usage {
     let mut usage = Usage::new();

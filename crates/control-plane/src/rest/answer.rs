@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use serde_json::Value;
 
+use super::Call;
 use super::watch::Watch;
 use crate::error::{ApiError, ApiResult};
 
@@ -109,8 +110,21 @@ pub(crate) fn check_accept(accept: &str) -> ApiResult<()> {
     Err(ApiError::new(
         406,
         "NotAcceptable",
-        "only the following media types are accepted: application/json, application/yaml",
+        "406: Not Acceptable\nAvailable representations: application/json, application/yaml, \
+         application/vnd.kubernetes.protobuf",
     ))
+}
+
+/// What a table shall bring along.
+pub(crate) fn check_include(call: &Call<'_>) -> ApiResult<()> {
+    let include = call.query.get("includeObject");
+    if form(&call.request.accept) != Some(Form::Table) || matches!(include, "" | "None" | "Metadata" | "Object") {
+        return Ok(());
+    }
+    Err(ApiError::bad_request(format!(
+        "Unable to convert to Table as requested: includeObject: Invalid value: \"{include}\": must be 'Metadata', \
+         'Object', 'None', or empty"
+    )))
 }
 
 #[cfg(test)]

@@ -33,9 +33,19 @@ pub(crate) fn object(catalog: &Catalog, call: &Call<'_>, mode: FieldValidation) 
     let body = &call.request.body;
     check_kind(catalog, resource, body, is_yaml)?;
     let schema = resource.schema.as_ref().ok_or_else(ApiError::no_such_path)?;
-    let decoded = schema::decode(schema, &resource.kind, &resource.api_version(), body, is_yaml, mode)?;
+    // A custom resource's decoder and its schema complain together.
+    let reading = match mode {
+        FieldValidation::Strict if resource.custom.is_some() => FieldValidation::Warn,
+        mode => mode,
+    };
+    let decoded = schema::decode(schema, &resource.kind, &resource.api_version(), body, is_yaml, reading)?;
     let (mut value, mut warnings) = (decoded.value, decoded.warnings);
-    warnings.extend(prune(resource, &mut value, mode)?);
+    warnings.extend(prune(resource, &mut value, reading)?);
+    if reading != mode && !warnings.is_empty() {
+        // What is there twice is told before what is unknown.
+        warnings.sort_by_key(|warning| !warning.starts_with("duplicate field"));
+        return Err(strict_error(resource, &warnings));
+    }
     say_kind(resource, &mut value);
     check_place(call, &mut value)?;
     Ok((value, warnings))
@@ -50,14 +60,18 @@ pub(crate) fn prune(resource: &Resource, value: &mut Value, mode: FieldValidatio
         FieldValidation::Ignore => Ok(Vec::new()),
         FieldValidation::Warn => Ok(unknown),
         FieldValidation::Strict if unknown.is_empty() => Ok(Vec::new()),
-        FieldValidation::Strict => Err(ApiError::bad_request(format!(
-            "{} in version \"{}\" cannot be handled as a {}: strict decoding error: {}",
-            resource.kind,
-            resource.version,
-            resource.kind,
-            unknown.join(", ")
-        ))),
+        FieldValidation::Strict => Err(strict_error(resource, &unknown)),
     }
+}
+
+fn strict_error(resource: &Resource, complaints: &[String]) -> ApiError {
+    ApiError::bad_request(format!(
+        "{} in version \"{}\" cannot be handled as a {}: strict decoding error: {}",
+        resource.kind,
+        resource.version,
+        resource.kind,
+        complaints.join(", ")
+    ))
 }
 
 pub(crate) fn say_kind(resource: &Resource, value: &mut Value) {
@@ -78,8 +92,9 @@ fn check_kind(catalog: &Catalog, resource: &Resource, body: &[u8], is_yaml: bool
     }
     let head: Option<Head> =
         if is_yaml { serde_norway::from_slice(body).ok() } else { serde_json::from_slice(body).ok() };
-    // What cannot be read at all is for the decoder to tell.
-    let Some(head) = head else { return Ok(()) };
+    // What cannot be read at all, or is no object, is for the decoder to tell.
+    let is_object = is_yaml || body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
+    let Some(head) = head.filter(|_| is_object) else { return Ok(()) };
     let api_version = head.api_version.unwrap_or_default();
     let kind = head.kind.unwrap_or_default();
     if resource.custom.is_some() && kind.is_empty() {
@@ -97,10 +112,13 @@ fn wrong_kind(catalog: &Catalog, api_version: &str, kind: &str, resource: &Resou
         let internal = internal_package(&resource.group);
         format!("converting ({version}.{kind}) to ({internal}.{}): unknown conversion", resource.kind)
     } else {
-        format!("no kind \"{kind}\" is registered for version \"{api_version}\"")
+        format!("no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"{SCHEME}\"")
     };
     ApiError::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {}: {why}", resource.kind))
 }
+
+/// The registry of types that the real server names.
+const SCHEME: &str = "pkg/api/legacyscheme/scheme.go:30";
 
 /// Where the real server keeps a group's types, which shows in one message.
 fn internal_package(group: &str) -> &str {

@@ -66,6 +66,10 @@ impl State {
         options: &Value,
     ) -> ApiResult<Deleted> {
         check_options(options)?;
+        if resource.is("", "Namespace") && matches!(live.key.name.as_str(), "default" | "kube-system" | "kube-public") {
+            let why = "this namespace may not be deleted";
+            return Err(ApiError::forbidden("", "namespaces", &live.key.name, why));
+        }
         check_preconditions(resource, live, options)?;
         let is_dry = options["dryRun"].as_array().is_some_and(|list| list.iter().any(|word| word == "All"));
         let mut object = live.value();

@@ -4,8 +4,10 @@ use serde_json::Value;
 
 use super::{Answer, Call, Written, bodies};
 use crate::error::{ApiError, ApiResult, FieldError};
+use crate::managed;
+use crate::patch::{self, PatchType};
+use crate::schema::FieldValidation;
 use crate::state::{State, meta, set_meta};
-use crate::{managed, patch};
 
 /// The kinds of patch, by content type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,13 +27,9 @@ impl PatchKind {
             "application/strategic-merge-patch+json" if call.resource.custom.is_none() => Ok(Self::Strategic),
             "application/apply-patch+yaml" => Ok(Self::Apply),
             _ if call.resource.custom.is_some() => Err(bodies::unsupported_media_type(
-                "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml, \
-                 application/apply-patch+cbor",
+                "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
             )),
-            _ => Err(bodies::unsupported_media_type(
-                "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, \
-                 application/apply-patch+yaml, application/apply-patch+cbor",
-            )),
+            _ => Err(ApiError::new(415, "UnsupportedMediaType", "415: Unsupported Media Type")),
         }
     }
 }
@@ -50,8 +48,15 @@ impl State {
         let schema = call.resource.schema.clone().ok_or_else(ApiError::no_such_path)?;
         let live = self.find(&call.resource, &call.namespace, &call.name).ok_or_else(|| call.not_found())?;
         let old = super::events::shown_in(&call.resource, live.value());
-        let patched = patched(kind, &schema, &old, &call.request.body)?;
-        let (mut new, mut warnings) = bodies::conform(&call.resource, &schema, patched, write.validation)?;
+        let patch_type = match kind {
+            PatchKind::Json => PatchType::Json,
+            PatchKind::Strategic => PatchType::Strategic,
+            PatchKind::Merge | PatchKind::Apply => PatchType::Merge,
+        };
+        let patched = patch::apply(&schema, patch_type, &old, &call.request.body, write.validation)?;
+        let (mut new, mut warnings) = (patched.value, patched.warnings);
+        warnings.extend(bodies::prune(&call.resource, &mut new, write.validation)?);
+        bodies::say_kind(&call.resource, &mut new);
         check_identity(call, &old, &new)?;
         // A patch that does not name a revision is for whichever is there.
         if meta(&new, "resourceVersion").is_empty() {
@@ -70,11 +75,9 @@ impl State {
         }
         call.query.get("fieldManager").clone_into(&mut write.manager);
         let schema = call.resource.schema.clone().ok_or_else(ApiError::no_such_path)?;
-        let sent = read_applied(call)?;
-        let (applied, mut warnings) = bodies::conform(&call.resource, &schema, sent, write.validation)?;
-        if applied["metadata"].get("managedFields").is_some_and(|managed| !managed.is_null()) {
-            return Err(ApiError::bad_request("metadata.managedFields must be nil"));
-        }
+        let read = managed::read(&call.request.body, write.validation)?;
+        let (mut applied, mut warnings) = (placed(call, read.value)?, read.warnings);
+        warnings.extend(bodies::prune(&call.resource, &mut applied, write.validation)?);
         let live = self.find(&call.resource, &call.namespace, &call.name);
         if live.is_none() && call.subresource.is_some() {
             return Err(call.not_found());
@@ -83,9 +86,10 @@ impl State {
         let api_version = call.resource.api_version();
         let writer = self.writer(&api_version, &write);
         let force = call.query.flag("force");
-        let ignored = super::write::ignored(&call.resource, write.subresource);
+        let ignored = managed::ignored(&call.resource, write.subresource);
         let merged = managed::apply(&schema, live_value.as_ref(), &applied, &writer, force, ignored)?;
         let managed = merged["metadata"]["managedFields"].clone();
+        let (merged, _) = bodies::conform(&call.resource, &schema, merged, FieldValidation::Ignore)?;
         let written = match (&live, &live_value) {
             (Some(live), Some(old)) => {
                 let seen = meta(&applied, "resourceVersion");
@@ -127,42 +131,12 @@ impl State {
     }
 }
 
-fn patched(kind: PatchKind, schema: &crate::schema::Schema, old: &Value, body: &[u8]) -> ApiResult<Value> {
-    if kind == PatchKind::Json {
-        return patch::json(old, body);
-    }
-    let sent: Value = serde_json::from_slice(body)
-        .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))?;
-    if !sent.is_object() {
-        return Err(ApiError::bad_request(
-            "error decoding patch: json: cannot unmarshal into Go value of type map[string]interface {}",
-        ));
-    }
-    match kind {
-        PatchKind::Strategic => patch::strategic(schema, old, &sent),
-        _ => Ok(patch::merge(old, &sent)),
-    }
-}
-
-/// An applied configuration: YAML, of which JSON is a part, that says its kind and its name.
-fn read_applied(call: &Call<'_>) -> ApiResult<Value> {
-    let parsed: Value = match serde_json::from_slice(&call.request.body) {
-        Ok(parsed) => parsed,
-        Err(_) => serde_norway::from_slice(&call.request.body)
-            .map_err(|error| ApiError::bad_request(format!("error decoding YAML: {error}")))?,
-    };
-    if !parsed.is_object() {
-        return Err(ApiError::bad_request("error decoding YAML: the configuration is not an object"));
-    }
+/// An applied configuration says its kind, and its place as the path does.
+fn placed(call: &Call<'_>, parsed: Value) -> ApiResult<Value> {
     let said = (parsed["apiVersion"].as_str().unwrap_or_default(), parsed["kind"].as_str().unwrap_or_default());
     if said != (call.resource.api_version().as_str(), call.resource.kind.as_str()) {
-        return Err(ApiError::bad_request(format!(
-            "incorrect type metadata: the configuration is of {} {}, and the path names {} {}",
-            said.0,
-            said.1,
-            call.resource.api_version(),
-            call.resource.kind
-        )));
+        let (group, version) = said.0.split_once('/').unwrap_or(("", said.0));
+        return Err(ApiError::bad_request(format!("invalid object type: {group}/{version}, Kind={}", said.1)));
     }
     let name = meta(&parsed, "name");
     if !name.is_empty() && name != call.name {
@@ -195,11 +169,9 @@ fn check_identity(call: &Call<'_>, old: &Value, new: &Value) -> ApiResult<()> {
         )));
     }
     if meta(new, "namespace") != meta(old, "namespace") {
-        return Err(ApiError::bad_request(format!(
-            "the namespace of the object ({}) does not match the namespace on the URL ({})",
-            meta(new, "namespace"),
-            call.namespace
-        )));
+        return Err(ApiError::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
     }
     Ok(())
 }

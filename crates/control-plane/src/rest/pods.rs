@@ -17,6 +17,9 @@ use crate::store::{ResourceId, Stored};
 /// More evictions than this may not be under way in one budget: the real server's bound on what it writes down.
 const DISRUPTED_PODS_MAX: usize = 2000;
 
+/// Beyond this many the tokens of before are forgotten.
+const TOKENS_MAX: usize = 10_000;
+
 impl State {
     /// `POST …/bindings`, with the pod's name in the body.
     pub(super) fn bind_by_body(&mut self, call: &Call<'_>) -> ApiResult<Answer> {
@@ -42,8 +45,8 @@ impl State {
         if node.is_empty() {
             errors.push(FieldError::required("target.name", ""));
         }
-        if !errors.is_empty() {
-            return Err(ApiError::invalid("", "Binding", name, &errors));
+        if let Some(error) = errors.first() {
+            return Err(ApiError::new(500, "", error.to_string()));
         }
         self.bind_pod(&call.namespace, name, node, binding, &write)?;
         Ok(Answer::json(201, &success(None)))
@@ -263,14 +266,28 @@ impl State {
         self.keep(resource, live.key.clone(), new, false);
     }
 
-    /// A service account's token: of use to nobody here, since everybody with the server's own token may do everything.
+    /// A token for a service account. Whoever has it may do everything, as everybody here.
     pub(super) fn issue_token(&mut self, call: &Call<'_>) -> ApiResult<Answer> {
         self.find(&call.resource, &call.namespace, &call.name).ok_or_else(|| call.not_found())?;
-        Err(ApiError::new(
-            501,
-            "NotImplemented",
-            "the embedded control plane issues no service account tokens: use the token of its kubeconfig",
-        ))
+        let mut request: Value = serde_json::from_slice(&call.request.body)
+            .map_err(|error| ApiError::bad_request(format!("couldn't get version/kind; json parse error: {error}")))?;
+        let seconds = request["spec"]["expirationSeconds"].as_i64().unwrap_or(3600).clamp(600, 1 << 32);
+        let token = format!("kerf-account-{:016x}{:016x}", self.dice.roll(), self.dice.roll());
+        let ends = self.now().saturating_add(jiff::SignedDuration::from_secs(seconds)).unwrap_or(self.now());
+        let Some(map) = request.as_object_mut() else {
+            return Err(ApiError::bad_request(
+                "couldn't get version/kind; json parse error: the body is not an object",
+            ));
+        };
+        map.insert("kind".to_owned(), "TokenRequest".into());
+        map.insert("apiVersion".to_owned(), "authentication.k8s.io/v1".into());
+        map.insert("metadata".to_owned(), json!({ "name": call.name, "namespace": call.namespace }));
+        map.insert("status".to_owned(), json!({ "token": token, "expirationTimestamp": clock::seconds(ends) }));
+        if self.tokens.len() >= TOKENS_MAX {
+            self.tokens.clear();
+        }
+        self.tokens.insert(token);
+        Ok(Answer::json(201, &request))
     }
 
     pub(crate) fn pods(&self) -> Arc<Resource> {

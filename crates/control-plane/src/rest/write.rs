@@ -105,26 +105,18 @@ impl State {
             set_meta(&mut object, "namespace", namespace);
         }
         default(resource, &mut object);
-        let asked_name = meta(&object, "name").to_owned();
-        self.check_namespace(resource, namespace, &asked_name)?;
+        let managed = applied.unwrap_or_else(|| self.tracked(resource, None, &mut object, write));
         self.fill_metadata(resource, namespace, &mut object);
-        prepare_create(resource, &mut object);
         let name = meta(&object, "name").to_owned();
+        self.check_namespace(resource, namespace, &name)?;
+        prepare_create(resource, &mut object);
         admit::create(self, resource, &mut object, namespace, &name)?;
         default(resource, &mut object);
         // After admission: a pod's quality of service follows from the limits it was given there.
         prepare_create(resource, &mut object);
         self.refuse_invalid(resource, &name, validate_create(resource, &object))?;
         admit::judge_create(self, resource, &object, namespace, &name)?;
-        let api_version = resource.api_version();
-        match (applied, &resource.schema) {
-            (Some(managed), _) => set_meta(&mut object, "managedFields", managed),
-            (None, Some(schema)) => {
-                let writer = self.writer(&api_version, write);
-                managed::track(schema, None, &mut object, &writer, ignored(resource, write.subresource));
-            }
-            (None, None) => {}
-        }
+        set_managed(&mut object, managed);
         if let Some(present) = self.find(resource, namespace, &name) {
             let mut error = ApiError::already_exists(&resource.group, &resource.plural, &name);
             if present.is_deleting {
@@ -132,7 +124,7 @@ impl State {
             }
             return Err(error);
         }
-        let warnings = builtin::warnings(resource, &object);
+        let warnings = warnings(resource, &object);
         let json = self.keep(resource, Key::new(namespace, &name), object, write.dry_run);
         Ok(Written { json, created: true, warnings })
     }
@@ -165,27 +157,21 @@ impl State {
         let name = live.key.name.as_str();
         carry_over(&mut new, old);
         default(resource, &mut new);
+        let managed = applied.unwrap_or_else(|| self.tracked(resource, Some(old), &mut new, write));
         prepare_update(resource, write.subresource, &mut new, old);
         admit::update(self, resource, write.subresource, &mut new, old)?;
         Self::count_generation(resource, &mut new, old);
         self.refuse_invalid(resource, name, validate_update(resource, write.subresource, &new, old))?;
         admit::judge_update(self, resource, write.subresource, &new, old)?;
-        match (applied, &resource.schema) {
-            (Some(managed), _) => set_meta(&mut new, "managedFields", managed),
-            (None, Some(schema)) => {
-                let api_version = resource.api_version();
-                let writer = self.writer(&api_version, write);
-                managed::track(schema, Some(old), &mut new, &writer, ignored(resource, write.subresource));
-            }
-            (None, None) => {}
-        }
+        set_managed(&mut new, managed);
+        managed::keep_times(old, &mut new);
         let is_going = live.is_deleting
             && is_free(&new)
             && new["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0;
         if new == *old && !is_going {
             return Ok(Written { json: live.json.clone(), created: false, warnings: Vec::new() });
         }
-        let warnings = builtin::warnings(resource, &new);
+        let warnings = warnings(resource, &new);
         let json = self.keep(resource, live.key.clone(), new, write.dry_run);
         if is_going && !write.dry_run {
             self.take_away(resource, &live.key);
@@ -218,6 +204,15 @@ impl State {
             }
             _ => Err(conflict(MODIFIED)),
         }
+    }
+
+    /// The managed fields after this write. What admission and the strategies do to the object later is nobody's.
+    fn tracked(&self, resource: &Resource, old: Option<&Value>, new: &mut Value, write: &Write) -> Value {
+        let Some(schema) = &resource.schema else { return Value::Null };
+        let api_version = resource.api_version();
+        let writer = self.writer(&api_version, write);
+        managed::track(schema, old, new, &writer, managed::ignored(resource, write.subresource));
+        new["metadata"].get("managedFields").cloned().unwrap_or_default()
     }
 
     fn refuse_invalid(&self, resource: &Resource, name: &str, errors: Vec<FieldError>) -> ApiResult<()> {
@@ -257,6 +252,14 @@ impl State {
     pub(super) fn written(&self, call: &Call<'_>, written: Written) -> Answer {
         let status = if written.created { 201 } else { 200 };
         self.shown(call, status, written.json).warning(written.warnings)
+    }
+}
+
+fn set_managed(object: &mut Value, managed: Value) {
+    if managed.is_null() {
+        unset_meta(object, "managedFields");
+    } else {
+        set_meta(object, "managedFields", managed);
     }
 }
 
@@ -341,6 +344,7 @@ fn validate_update(resource: &Resource, subresource: Option<Subresource>, new: &
     errors.extend(of_update);
     errors.extend(again);
     match &resource.custom {
+        Some(custom) if subresource == Some(Subresource::Status) => errors.extend(custom.validate_status(new, old)),
         Some(custom) => errors.extend(custom.validate(new, Some(old))),
         None if resource.is("apiextensions.k8s.io", "CustomResourceDefinition") => {
             if subresource.is_none() {
@@ -376,12 +380,10 @@ pub(super) fn is_free(object: &Value) -> bool {
     is_empty(&object["metadata"]["finalizers"]) && !holds_namespace
 }
 
-/// The fields that this write does not manage, as the real strategies reset them.
-pub(super) fn ignored(resource: &Resource, subresource: Option<Subresource>) -> &'static [&'static str] {
-    match subresource {
-        Some(Subresource::Status) => &["spec", "metadata.labels", "metadata.ownerReferences", "metadata.finalizers"],
-        _ if resource.has(Subresource::Status) => &["status"],
-        _ => &[],
+fn warnings(resource: &Resource, object: &Value) -> Vec<String> {
+    match &resource.custom {
+        Some(custom) => custom.warnings().to_vec(),
+        None => builtin::warnings(resource, object),
     }
 }
 
