@@ -16,6 +16,7 @@ static REPLACED: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r#"(resourceVersion|Resource Version)(\\*":|:) *(\\*")?[0-9]+(\\*")?"#, "resourceVersion: N"),
         (r"\b(10|172|192)(\.[0-9]{1,3}){3}\b", "ADDRESS"),
         (r"(HolderIdentity:  ).*", "${1}HOLDER"),
+        (r"^(Node:  [a-z-]+/|IP:).*", "${1}"),
         // Suffixes are drawn from letters and digits that make no words.
         (r"(-|=|: |\b)[bcdf-hj-np-tv-z2456789]{8,10}-[bcdf-hj-np-tv-z2456789]{5}\b", "${1}HASH-DRAWN"),
         (r"(pod-template-hash(=|: ))[bcdf-hj-np-tv-z2456789]{8,10}\b", "${1}HASH"),
@@ -34,8 +35,15 @@ static SPACES: LazyLock<Regex> = LazyLock::new(|| Regex::new(" {2,}|\t+").expect
 pub(crate) fn of(output: &str) -> Vec<String> {
     let mut lines: Vec<String> = output.lines().map(line).collect();
     if lines.iter().any(|line| line.starts_with("Events:")) {
-        leave_out_the_kubelet(&mut lines);
+        leave_out_of_description(&mut lines);
         sort_events(&mut lines);
+    }
+    if lines.iter().any(|line| line == "kind: Pod") {
+        leave_out_pod_status(&mut lines);
+    }
+    // After a refused change of a pod comes a difference of Go structures.
+    if let Some(refused) = lines.iter().position(|line| line.contains("pod updates may not change fields other than")) {
+        lines.truncate(refused + 1);
     }
     lines
 }
@@ -56,16 +64,28 @@ fn line(text: &str) -> String {
 }
 
 /// In descriptions of pods and nodes: kwok tells no identity of containers, keeps its own conditions, and tells no events.
-fn leave_out_the_kubelet(lines: &mut Vec<String>) {
+fn leave_out_of_description(lines: &mut Vec<String>) {
     const FIELDS: [&str; 4] = ["Container ID:", "Image ID:", "Host Port:", "IPs:"];
-    let mut is_conditions = false;
+    let mut section = String::new();
     lines.retain(|line| {
-        let is_top = !line.starts_with(' ');
-        if is_top {
-            is_conditions = line.starts_with("Conditions:");
+        if !line.starts_with(' ') {
+            section = line.split(':').next().unwrap_or_default().to_owned();
         }
         let is_kubelets = line.contains("  kubelet") || FIELDS.iter().any(|field| line.trim_start().starts_with(field));
-        !(is_kubelets || (is_conditions && !is_top && !line.contains("Available") && !line.contains("Progressing")))
+        let is_within = line.starts_with(' ');
+        let of_deployment = line.contains("Available") || line.contains("Progressing");
+        !(is_kubelets || is_within && (section == "IPs" || section == "Conditions" && !of_deployment))
+    });
+}
+
+/// In a pod's own words: of its status, kwok tells what schedulers and people need, and a kubelet tells more.
+fn leave_out_pod_status(lines: &mut Vec<String>) {
+    let mut is_status = false;
+    lines.retain(|line| {
+        if !line.starts_with(' ') {
+            is_status = line == "status:";
+        }
+        !is_status || !line.starts_with(' ') || line.starts_with("  phase:") || line.starts_with("  qosClass:")
     });
 }
 

@@ -52,6 +52,7 @@ fn read_line(line: &str) -> Option<Step> {
         "last" => How::LastLine,
         "watch" => return Some(Step::Watch { line, arguments }),
         until => match until.strip_prefix("until ") {
+            Some("nothing") => How::Until(String::new()),
             Some(word) => How::Until(word.to_owned()),
             None => panic!("no way to run a step: {until}"),
         },

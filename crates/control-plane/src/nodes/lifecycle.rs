@@ -14,6 +14,10 @@ use crate::kubelet::agenda::Agenda;
 use crate::kubelet::{LEASE_NAMESPACE, after, time};
 use crate::store::{Change, ChangeKind, Key};
 
+const TTL: &str = "node.alpha.kubernetes.io/ttl";
+/// Up to how many nodes, how many seconds.
+const TTL_SECONDS: [(usize, u32); 4] = [(100, 0), (500, 15), (1000, 30), (2000, 60)];
+
 #[derive(Clone, Debug)]
 pub struct LifecycleOptions {
     /// How long a node may be silent before it counts as lost.
@@ -61,6 +65,8 @@ struct Facts {
     conditions: Vec<NodeCondition>,
     taints: Vec<Taint>,
     labels: BTreeMap<String, String>,
+    /// Whether it says how long its kubelet may keep what it read.
+    has_ttl: bool,
 }
 
 impl Facts {
@@ -79,6 +85,7 @@ impl Facts {
             conditions: node.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default(),
             taints: spec.and_then(|spec| spec.taints.clone()).unwrap_or_default(),
             labels,
+            has_ttl: node.metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(TTL)),
         }
     }
 
@@ -208,7 +215,7 @@ impl Lifecycle {
         }
     }
 
-    /// The old names of two labels follow the new ones.
+    /// The old names of two labels follow the new ones, and kubelets of larger clusters may keep what they read for longer.
     fn label(&mut self, name: &str, hands: &mut Hands<'_>) {
         let Some(watched) = self.nodes.get(name) else { return };
         let labels = &watched.facts.labels;
@@ -219,8 +226,16 @@ impl Lifecycle {
                     labels.get(new).filter(|value| labels.get(old) != Some(value)).map(|value| (old, value))
                 })
                 .collect();
+        let mut patch = json!({"metadata": {}});
         if !stale.is_empty() {
-            let patch = json!({"metadata": {"labels": stale}});
+            patch["metadata"]["labels"] = json!(stale);
+        }
+        if !watched.facts.has_ttl {
+            let (_, seconds) =
+                TTL_SECONDS.iter().find(|(n_nodes, _)| self.nodes.len() <= *n_nodes).unwrap_or(&(0, 300));
+            patch["metadata"]["annotations"] = json!({ TTL: seconds.to_string() });
+        }
+        if !stale.is_empty() || !watched.facts.has_ttl {
             // A node that went away meanwhile needs no labels.
             let _ = hands.merge_patch::<Node>("", name, None, &patch);
         }

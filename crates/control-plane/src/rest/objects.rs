@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::builtin;
 use crate::clock;
 use crate::error::{ApiError, ApiResult};
-use crate::kind::Resource;
+use crate::kind::{Resource, Subresource};
 use crate::state::{State, meta, set_meta, unset_meta};
 
 /// The real server tries a generated name again when it is taken.
@@ -74,13 +74,20 @@ impl State {
     }
 
     /// Counts a write in `metadata.generation` where it changed what is wanted.
-    pub(super) fn count_generation(resource: &Resource, new: &mut Value, old: &Value) {
+    pub(super) fn count_generation(
+        resource: &Resource,
+        subresource: Option<Subresource>,
+        new: &mut Value,
+        old: &Value,
+    ) {
         let before = &old["metadata"]["generation"];
         let Some(generation) = before.as_i64() else {
             unset_meta(new, "generation");
             return;
         };
         let changed = match &resource.custom {
+            // A status says nothing new about what is wanted, whatever annotations come with it.
+            _ if subresource == Some(Subresource::Status) => false,
             Some(custom) => is_custom_change(new, old, custom.has_status()),
             None => builtin::bumps_generation(resource, new, old),
         };

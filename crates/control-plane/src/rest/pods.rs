@@ -12,7 +12,7 @@ use crate::error::{ApiError, ApiResult, FieldError};
 use crate::kind::{Resource, Subresource};
 use crate::selector::Labels;
 use crate::state::{State, meta};
-use crate::store::{ResourceId, Stored};
+use crate::store::{Key, ResourceId, Stored};
 
 /// More evictions than this may not be under way in one budget: the real server's bound on what it writes down.
 const DISRUPTED_PODS_MAX: usize = 2000;
@@ -93,6 +93,10 @@ impl State {
                 }
             }
         }
+        self.label_by_node(&mut pod, node);
+        if let Some(status) = pod["status"].as_object_mut() {
+            status.remove("nominatedNodeName");
+        }
         let now = clock::seconds(self.now());
         set_condition(
             &mut pod,
@@ -100,6 +104,18 @@ impl State {
         );
         self.keep_tracked(&pods, &live, pod, write, Subresource::Binding);
         Ok(())
+    }
+
+    /// A pod that gets its node gets the labels that say where the node is.
+    fn label_by_node(&self, pod: &mut Value, node: &str) {
+        const TOPOLOGY: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
+        let Some(node) = self.store.get(&ResourceId::new("", "nodes"), &Key::new("", node)) else { return };
+        let Some(metadata) = pod["metadata"].as_object_mut() else { return };
+        for (key, value) in node.labels.iter().filter(|(key, _)| TOPOLOGY.contains(&key.as_str())) {
+            if let Some(labels) = metadata.entry("labels").or_insert_with(|| json!({})).as_object_mut() {
+                labels.insert(key.clone(), json!(value));
+            }
+        }
     }
 
     pub(super) fn evict(&mut self, call: &Call<'_>) -> ApiResult<Answer> {

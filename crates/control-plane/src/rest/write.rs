@@ -160,7 +160,7 @@ impl State {
         let managed = applied.unwrap_or_else(|| self.tracked(resource, Some(old), &mut new, write));
         prepare_update(resource, write.subresource, &mut new, old);
         admit::update(self, resource, write.subresource, &mut new, old)?;
-        Self::count_generation(resource, &mut new, old);
+        Self::count_generation(resource, write.subresource, &mut new, old);
         self.refuse_invalid(resource, name, validate_update(resource, write.subresource, &new, old))?;
         admit::judge_update(self, resource, write.subresource, &new, old)?;
         set_managed(&mut new, managed);
