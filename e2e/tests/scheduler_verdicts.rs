@@ -1,9 +1,10 @@
 //! Do our scheduler's verdicts agree with the real kube-scheduler's?
 //!
 //! Scenes are drawn from a seed: nodes, placed pods, volumes, and pods that wait. A real kube-scheduler judges each waiting pod;
-//! an extender of ours notes which nodes passed all of its filters and turns every one of them down, so that nothing is ever
-//! placed and the pod's condition tells what it held against each of the others. Ours must name the same nodes and say the same
-//! words, to the letter.
+//! an extender of ours notes which nodes passed all of its filters and turns every one of them down, so that nothing is placed
+//! and the pod's condition tells what it held against each of the others. Ours must name the same nodes and say the same words,
+//! to the letter. At the end of each scene a few pods are placed for real, on nodes that must be among our best; and a few
+//! important ones send others away, whom ours would send away too.
 
 #![expect(clippy::unwrap_used, reason = "a test tells what went wrong by panicking")]
 
@@ -12,10 +13,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use kerf_control_plane::scheduler::{
-    Cluster, PodFacts, Preemption, Reason, Refusal, Setback, Verdict, explain, preemptions, verdicts,
+    Cluster, PodFacts, Preemption, Reason, Refusal, Setback, Verdict, best, explain, preemptions, verdicts,
 };
 use kerf_e2e::client::Client;
-use kerf_e2e::control_plane::{build, parts};
+use kerf_e2e::control_plane::build;
 use serde_json::{Value, json};
 
 #[path = "scheduler_verdicts/dice.rs"]
@@ -29,11 +30,13 @@ mod scene;
 
 use dice::Dice;
 use real::{Real, TURNED_DOWN};
-use scene::Scene;
+use scene::{SCENE_LABEL, Scene};
 
 const SEED: u64 = 4;
 const SCENES: usize = 60;
 const PODS_PER_SCENE: usize = 20;
+/// Pods that are placed for real, one after the other.
+const CHOICES_PER_SCENE: usize = 4;
 /// Pods that may send others away, one after the other.
 const PREEMPTORS_PER_SCENE: usize = 2;
 /// What the real scheduler has seen of a scene trails what we wrote by a moment: a pod that disagrees is asked about again.
@@ -68,15 +71,19 @@ fn both_schedulers_accept_the_same_nodes_and_refuse_the_others_in_the_same_words
     };
     let client = real.client();
     let began = Instant::now();
-    let (mut tallies, mut preempted, mut disagreements) = (BTreeMap::<&str, Tally>::new(), (0, 0), Vec::new());
+    let (mut tallies, mut disagreements) = (BTreeMap::<&str, Tally>::new(), Vec::new());
+    let (mut chosen, mut preempted) = ((0, 0), (0, 0));
     for number in 0..SCENES {
         let mut dice = Dice::new(SEED, number);
         let scene = Scene::draw(number, &mut dice);
         scene.raise(&client);
         wait_until_seen(&real, &client, &scene);
-        let cluster = read_back(&client);
+        let cluster = read_back(&client, &scene);
         let asked: Vec<(&str, Value)> = (0..PODS_PER_SCENE).map(|n| pods::waiting(&scene, n, &mut dice)).collect();
         disagreements.extend(ask(&real, &client, &cluster, &scene, &asked, &mut tallies));
+        for n in 0..CHOICES_PER_SCENE {
+            disagreements.extend(ask_where(&client, &scene, &pods::choosing(n, &mut dice), &mut chosen));
+        }
         for n in 0..PREEMPTORS_PER_SCENE {
             disagreements.extend(ask_important(&real, &client, &scene, &pods::important(n, &mut dice), &mut preempted));
         }
@@ -85,6 +92,10 @@ fn both_schedulers_accept_the_same_nodes_and_refuse_the_others_in_the_same_words
     for line in summary(&tallies, began.elapsed()) {
         build::to_stderr(&line);
     }
+    let (n_chosen, n_unique) = chosen;
+    build::to_stderr(&format!(
+        "scheduler verdicts: {n_chosen} choices agreed, {n_unique} of them with a single best node"
+    ));
     let (n_asked, n_victims) = preempted;
     build::to_stderr(&format!("scheduler verdicts: {n_asked} preemptions agreed, {n_victims} pods sent away"));
     assert!(disagreements.is_empty(), "{} disagreements:\n{}", disagreements.len(), disagreements.join("\n\n"));
@@ -128,6 +139,44 @@ fn ask(
     disagreements
 }
 
+/// Lets the real scheduler place a pod, on a node that must be among our best. Counts choices, and those without equals.
+fn ask_where(client: &Client, scene: &Scene, wanted: &Value, chosen: &mut (usize, usize)) -> Option<String> {
+    let mut last = None;
+    for round in 0..ASKED_MAX {
+        let cluster = read_back(client, scene);
+        let created = create(client, scene, wanted, round);
+        let facts = PodFacts::of(&serde_json::from_value(created.clone()).unwrap());
+        let ours = best(&facts, &cluster);
+        let path = pod_path(&created);
+        let deadline = Instant::now() + WAIT_MAX;
+        let theirs = loop {
+            let pod = client.get(&path).unwrap().body;
+            if let Some(condition) = condition(&pod) {
+                break (pod["spec"]["nodeName"].as_str().unwrap_or("").to_owned(), condition["message"].clone());
+            }
+            assert!(Instant::now() < deadline, "the scheduler says nothing about {path}");
+            thread::sleep(POLL_EVERY);
+        };
+        if ours.contains(&theirs.0) || (ours.is_empty() && theirs.0.is_empty()) {
+            chosen.0 += 1;
+            chosen.1 += usize::from(ours.len() == 1);
+            return None;
+        }
+        last = Some(format!(
+            "scene {} (choice)\nours:   {ours:?}\ntheirs: {theirs:?}\npod: {wanted}\nscene: {}",
+            scene.number,
+            scene.objects()
+        ));
+        assert!(client.delete(&format!("{path}?gracePeriodSeconds=0")).unwrap().is_success());
+    }
+    last
+}
+
+/// The `PodScheduled` condition.
+fn condition(pod: &Value) -> Option<&Value> {
+    pod["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == "PodScheduled")
+}
+
 /// Puts a pod to both that may send others away, and returns what they disagree on. Counts preemptions and victims.
 fn ask_important(
     real: &Real,
@@ -137,7 +186,7 @@ fn ask_important(
     preempted: &mut (usize, usize),
 ) -> Option<String> {
     // Those who were sent away for the one before are still there, and leave.
-    let cluster = read_back(client);
+    let cluster = read_back(client, scene);
     let leaving_before = leaving(client, scene);
     let created = create(client, scene, wanted, 0);
     let theirs = their_opinion(real, client, &created);
@@ -217,9 +266,8 @@ fn their_opinion(real: &Real, client: &Client, pod: &Value) -> Opinion {
     loop {
         let answer = client.get(&path).unwrap();
         assert!(answer.is_success(), "{}", answer.message());
-        let conditions = answer.body["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        if let Some(condition) = conditions.iter().find(|condition| condition["type"] == "PodScheduled") {
-            assert_eq!(condition["status"], "False", "nothing is ever placed: {condition}");
+        if let Some(condition) = condition(&answer.body) {
+            assert_eq!(condition["status"], "False", "only those who may are placed: {condition}");
             return Opinion {
                 fitting: real.passed(meta["uid"].as_str().unwrap()),
                 reason: condition["reason"].as_str().unwrap_or("").to_owned(),
@@ -302,33 +350,32 @@ fn wait_until_seen(real: &Real, client: &Client, scene: &Scene) {
     }
 }
 
-/// Everything as the API server shows it, defaults and all.
-fn read_back(client: &Client) -> Cluster {
+/// The scene as the API server shows it, defaults and all.
+fn read_back(client: &Client, scene: &Scene) -> Cluster {
     let mut cluster = Cluster::default();
-    for (group, plural) in [
-        ("", "namespaces"),
-        ("storage.k8s.io", "storageclasses"),
-        ("storage.k8s.io", "csinodes"),
-        ("storage.k8s.io", "csidrivers"),
-        ("storage.k8s.io", "csistoragecapacities"),
-        ("", "persistentvolumes"),
-        ("", "persistentvolumeclaims"),
-        ("", "nodes"),
-        ("policy", "poddisruptionbudgets"),
-        ("", "pods"),
-    ] {
+    let mut take = |group: &str, plural: &str, place: &str| {
         let root = if group.is_empty() { "/api/v1".to_owned() } else { format!("/apis/{group}/v1") };
-        let list = client.get(&format!("{root}/{plural}")).unwrap();
-        assert!(list.is_success(), "{}", list.message());
+        let list = client.get(&format!("{root}/{place}")).unwrap();
+        assert!(list.is_success(), "{place}: {}", list.message());
         for item in list.body["items"].as_array().unwrap() {
-            // The probes of this test wait too; they are nobody's neighbours.
             cluster.put(group, plural, item.to_string().as_bytes());
         }
+    };
+    take("", "namespaces", "namespaces");
+    take("storage.k8s.io", "csidrivers", "csidrivers");
+    let of_scene = format!("labelSelector={SCENE_LABEL}={}", scene.namespace());
+    for (group, plural) in [
+        ("storage.k8s.io", "storageclasses"),
+        ("storage.k8s.io", "csinodes"),
+        ("storage.k8s.io", "csistoragecapacities"),
+        ("", "persistentvolumes"),
+    ] {
+        take(group, plural, &format!("{plural}?{of_scene}"));
     }
+    for (group, plural) in [("", "persistentvolumeclaims"), ("", "services"), ("policy", "poddisruptionbudgets")] {
+        take(group, plural, &format!("namespaces/{}/{plural}", scene.namespace()));
+    }
+    take("", "nodes", "nodes");
+    take("", "pods", "pods");
     cluster
-}
-
-#[test]
-fn the_scheduler_is_built_with_the_cluster() {
-    assert!(parts::CLUSTER.iter().any(|part| part.name == "kube-scheduler"));
 }

@@ -39,7 +39,7 @@ mod testing;
 mod topology;
 mod verdict;
 
-pub use attempt::{explain, preemptions, verdicts};
+pub use attempt::{best, explain, preemptions, verdicts};
 pub use cluster::Cluster;
 pub use filter::Setback;
 pub use pod::PodFacts;

@@ -7,6 +7,8 @@ use super::scene::Scene;
 
 const FAMILIES: [&str; 9] =
     ["resources", "taints", "node affinity", "ports", "affinity", "anti-affinity", "spread", "volumes", "everything"];
+/// Pods with this label are not turned down.
+pub(crate) const PLACED_FOR_REAL: &str = "kerf.test/placed";
 const ZONE: &str = "topology.kubernetes.io/zone";
 const HOST: &str = "kubernetes.io/hostname";
 
@@ -64,6 +66,41 @@ pub(crate) fn important(number: usize, dice: &mut Dice) -> Value {
     pod
 }
 
+/// A pod with wishes, to be placed where they are met best.
+pub(crate) fn choosing(number: usize, dice: &mut Dice) -> Value {
+    let mut pod = bare(&format!("c{number}"), dice);
+    pod["metadata"]["labels"][PLACED_FOR_REAL] = json!("yes");
+    pod["spec"]["containers"][0]["image"] = json!(dice.pick(&["web", "db:1", "registry.test/cache"]));
+    if dice.percent(70) {
+        pod["spec"]["containers"][0]["resources"] = json!({"requests": requests(dice)});
+    }
+    let effects = if dice.percent(50) { vec!["NoSchedule", "NoExecute"] } else { vec![""] };
+    let tolerations: Vec<Value> =
+        effects.iter().map(|effect| json!({"operator": "Exists", "effect": effect})).collect();
+    pod["spec"]["tolerations"] = json!(tolerations);
+    if dice.percent(40) {
+        let preferred: Vec<Value> = (0..dice.range(1, 4))
+            .map(|_| json!({"weight": dice.range(1, 101), "preference": {"matchExpressions": [expression(dice)]}}))
+            .collect();
+        pod["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] = json!(preferred);
+    }
+    for kind in ["podAffinity", "podAntiAffinity"] {
+        if dice.percent(30) {
+            let term = json!({"topologyKey": dice.pick(&[HOST, ZONE]), "labelSelector": selector(dice)});
+            pod["spec"]["affinity"][kind]["preferredDuringSchedulingIgnoredDuringExecution"] =
+                json!([{"weight": dice.range(1, 101), "podAffinityTerm": term}]);
+        }
+    }
+    if dice.percent(30) {
+        spread(&mut pod, dice);
+        for constraint in pod["spec"]["topologySpreadConstraints"].as_array_mut().unwrap() {
+            constraint["whenUnsatisfiable"] = json!("ScheduleAnyway");
+            constraint.as_object_mut().unwrap().remove("minDomains");
+        }
+    }
+    pod
+}
+
 /// A pod that has its node.
 pub(crate) fn placed(scene: &Scene, number: usize, node: &str, dice: &mut Dice) -> Value {
     let mut pod = bare(&format!("e{number}"), dice);
@@ -84,6 +121,12 @@ pub(crate) fn placed(scene: &Scene, number: usize, node: &str, dice: &mut Dice) 
     }
     if dice.percent(10) {
         set_affinity(&mut pod, "podAffinity", scene, dice);
+    }
+    if dice.percent(15) {
+        let kind = dice.pick(&["podAffinity", "podAntiAffinity"]);
+        let term = json!({"topologyKey": dice.pick(&[HOST, ZONE]), "labelSelector": selector(dice)});
+        pod["spec"]["affinity"][kind]["preferredDuringSchedulingIgnoredDuringExecution"] =
+            json!([{"weight": dice.range(1, 101), "podAffinityTerm": term}]);
     }
     if is_here && dice.percent(30) {
         mount(&mut pod, scene, dice);

@@ -7,6 +7,8 @@ use super::dice::Dice;
 use super::pods;
 
 pub(crate) const DRIVER: &str = "csi.kerf.test";
+/// Which scene an object of the cluster belongs to.
+pub(crate) const SCENE_LABEL: &str = "kerf.test/scene";
 /// A driver that tells how much room it has.
 const TRACKED_DRIVER: &str = "tracked.kerf.test";
 
@@ -214,7 +216,9 @@ impl Scene {
             post(client, "/api/v1/namespaces", &json!({"metadata": {"name": namespace, "labels": {"team": team}}}));
         }
         for (path, body) in &self.storage {
-            let mut created = post(client, path, body);
+            let mut body = body.clone();
+            body["metadata"]["labels"][SCENE_LABEL] = json!(self.namespace());
+            let mut created = post(client, path, &body);
             if path == "/api/v1/persistentvolumes" && created["spec"]["claimRef"].is_null() {
                 created["status"]["phase"] = json!("Available");
                 put(client, &format!("{path}/{}/status", name_of(&created)), &created);
@@ -230,6 +234,8 @@ impl Scene {
             created["spec"] = node.body["spec"].clone();
             put(client, &format!("/api/v1/nodes/{}", node.name), &created);
         }
+        let service = json!({"metadata": {"name": "web"}, "spec": {"clusterIP": "None", "selector": {"app": "web"}}});
+        post(client, &format!("/api/v1/namespaces/{}/services", self.namespace()), &service);
         let mut budget = post(
             client,
             &format!("/apis/policy/v1/namespaces/{}/poddisruptionbudgets", self.namespace()),
@@ -294,7 +300,14 @@ fn draw_node(scene: usize, number: usize, dice: &mut Dice) -> NodeSpec {
     if dice.percent(20) {
         capacity["hugepages-2Mi"] = json!("64Mi");
     }
-    let body = json!({"metadata": {"name": name, "labels": labels}, "spec": spec, "status": {"capacity": capacity, "allocatable": capacity}});
+    let mut images = Vec::new();
+    for image in ["web:latest", "db:1", "registry.test/cache:latest"] {
+        if dice.percent(40) {
+            images.push(json!({"names": [image], "sizeBytes": dice.range(10, 1200) << 20}));
+        }
+    }
+    let status = json!({"capacity": capacity, "allocatable": capacity, "images": images});
+    let body = json!({"metadata": {"name": name, "labels": labels}, "spec": spec, "status": status});
     NodeSpec { name, body }
 }
 

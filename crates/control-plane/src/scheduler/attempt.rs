@@ -69,6 +69,16 @@ pub fn explain(pod: &PodFacts, cluster: &Cluster, verdicts: &Result<Vec<(String,
     }
 }
 
+/// The nodes that are best for a pod: those of the highest score among all that would do. The scheduler picks one of them.
+#[must_use]
+pub fn best(pod: &PodFacts, cluster: &Cluster) -> Vec<String> {
+    let Ok(verdicts) = verdicts(pod, cluster) else { return Vec::new() };
+    let fitting = verdicts.iter().filter(|(_, verdict)| *verdict == Verdict::Fits);
+    let fitting: Vec<usize> = fitting.filter_map(|(name, _)| cluster.slot(name)).collect();
+    let equals = equally_good(cluster, pod, &fitting);
+    equals.iter().filter_map(|slot| Some(cluster.node(*slot)?.facts.name.clone())).collect()
+}
+
 /// Whom a pod may send away to get a node: every choice that does as little harm as any other. Empty when none would help.
 #[must_use]
 pub fn preemptions(pod: &PodFacts, cluster: &Cluster, verdicts: &[(String, Verdict)]) -> Vec<Preemption> {
@@ -187,18 +197,22 @@ fn compared(n_nodes: usize) -> usize {
 }
 
 fn choose(cluster: &Cluster, pod: &PodFacts, fitting: &[usize], random: &mut dyn FnMut() -> u64) -> Option<usize> {
-    if fitting.len() <= 1 {
-        return fitting.first().copied();
-    }
-    let totals = score::totals(cluster, pod, fitting);
-    let best = totals.iter().copied().max()?;
-    let equals: Vec<usize> =
-        fitting.iter().zip(&totals).filter(|(_, total)| **total == best).map(|(slot, _)| *slot).collect();
-    if equals.len() == 1 {
+    let equals = equally_good(cluster, pod, fitting);
+    if equals.len() <= 1 {
         return equals.first().copied();
     }
     let pick = usize::try_from(random() % u64::try_from(equals.len()).ok()?).ok()?;
     equals.get(pick).copied()
+}
+
+/// Of these, the ones with the highest score.
+fn equally_good(cluster: &Cluster, pod: &PodFacts, fitting: &[usize]) -> Vec<usize> {
+    if fitting.len() <= 1 {
+        return fitting.to_vec();
+    }
+    let totals = score::totals(cluster, pod, fitting);
+    let best = totals.iter().copied().max();
+    fitting.iter().zip(&totals).filter(|(_, total)| Some(**total) == best).map(|(slot, _)| *slot).collect()
 }
 
 /// A pod refused before any node was asked. The last words come from a part that then misses its own notes.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Node, Taint, Toleration};
 
 use super::labels::Labels;
-use super::pod::{HostPort, PodFacts, full_image};
+use super::pod::{HostPort, PodFacts};
 use super::quantity::{Resources, amounts, whole};
 use crate::store::Key;
 
@@ -19,7 +19,7 @@ pub(crate) struct NodeFacts {
     pub(crate) is_unschedulable: bool,
     pub(crate) allocatable: Resources,
     pub(crate) pods_max: i64,
-    /// Size by full name.
+    /// Size by name, as the node tells it.
     pub(crate) images: BTreeMap<String, i64>,
 }
 
@@ -29,7 +29,7 @@ impl NodeFacts {
         let allocatable = amounts(status.allocatable.as_ref());
         let images = status.images.iter().flatten().flat_map(|image| {
             let size = image.size_bytes.unwrap_or(0);
-            image.names.iter().flatten().map(move |name| (full_image(name), size))
+            image.names.iter().flatten().map(move |name| (name.clone(), size))
         });
         Self {
             name: node.metadata.name.clone().unwrap_or_default(),

@@ -324,7 +324,7 @@ fn image_names<'a>(spec: &'a PodSpec, containers: impl Iterator<Item = &'a Conta
 }
 
 /// An image without a tag means `latest`.
-pub(crate) fn full_image(name: &str) -> String {
+fn full_image(name: &str) -> String {
     if name.rfind(':') <= name.rfind('/') { format!("{name}:latest") } else { name.to_owned() }
 }
 
