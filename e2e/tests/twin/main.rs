@@ -34,6 +34,7 @@ mod tables;
 mod updates;
 mod volumes;
 mod watch;
+mod workloads;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -81,6 +82,7 @@ const MODULES: &[(&str, &[Test])] = &[
     ("errors", errors::TESTS),
     ("nodes", nodes::TESTS),
     ("volumes", volumes::TESTS),
+    ("workloads", workloads::TESTS),
 ];
 
 fn main() -> ExitCode {
