@@ -198,6 +198,20 @@ impl<'a> Call<'a> {
         answer(self.run(ANSWER_WITHIN)?).with_context(|| said)
     }
 
+    /// The status and the bytes of the answer, for whoever wants to read them later or not at all.
+    pub fn fetch(self) -> Result<(u16, Vec<u8>)> {
+        let said = format!("{} {}", self.method, self.path);
+        let mut response = self.run(ANSWER_WITHIN)?;
+        let bytes = response.body_mut().with_config().limit(ANSWER_MAX_BYTES).read_to_vec().with_context(|| said)?;
+        Ok((response.status().as_u16(), bytes))
+    }
+
+    /// The lines of an answer that goes on for at most `within`, read by the caller's own thread.
+    pub fn lines(self, within: Duration) -> Result<impl Iterator<Item = std::io::Result<String>>> {
+        let response = self.run(within)?;
+        Ok(BufReader::with_capacity(1 << 16, response.into_body().into_with_config().limit(u64::MAX).reader()).lines())
+    }
+
     pub fn watch(self) -> Result<Result<Watch, Answer>> {
         let said = format!("{} {}", self.method, self.path);
         let response = self.run(WATCH_FOR)?;

@@ -5,9 +5,12 @@
 //!                  └─▶ scenario ─▶ bench/peer ────▶ Answer ───────┴─▶ verdicts
 //! ```
 //!
+//! `cargo xtask bench control-plane` is a bench of its own: see [`control_plane`].
+//!
 //! A row's time is the best of several runs of `plan_capacity` alone; its memory is the peak of a process that does
 //! nothing else. The peer's time is its Solve alone.
 
+mod control_plane;
 pub(crate) mod dice;
 mod last_word;
 mod measure;
@@ -27,7 +30,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    other: Option<Other>,
     /// Runs the same scenes through the peer's scheduler too (needs Go).
     #[arg(long)]
     peer: bool,
@@ -48,7 +54,17 @@ pub(crate) struct Args {
     child: Option<String>,
 }
 
+/// Benches of something else than the engine.
+#[derive(Debug, clap::Subcommand)]
+enum Other {
+    /// Our API server beside the real one.
+    ControlPlane(control_plane::Args),
+}
+
 pub(crate) fn run(args: &Args) -> Result<()> {
+    if let Some(Other::ControlPlane(args)) = &args.other {
+        return control_plane::run(args);
+    }
     if let Some(row) = &args.print_scenario {
         return peer::write(&scenes::build(row)?, std::io::stdout().lock());
     }

@@ -1,0 +1,153 @@
+//! The two servers, and what the system knows about their processes.
+
+use std::any::Any;
+use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+use kerf_e2e::client::Client;
+use kerf_e2e::control_plane::{self, Address, Started, build, parts};
+use serde::Deserialize;
+
+use crate::toolbox;
+
+/// A running API server. Dropping it ends it.
+pub(crate) struct Server {
+    name: String,
+    address: Address,
+    /// The API server itself, and its store if that is another process.
+    pids: Vec<u32>,
+    /// Kept for as long as it is measured.
+    _running: Box<dyn Any + Send + Sync>,
+}
+
+/// Our own process; it ends when its standard input does.
+struct Ours(Child);
+
+#[derive(Deserialize)]
+struct At {
+    endpoint: String,
+    ca_pem: String,
+    token: String,
+}
+
+impl Server {
+    /// Builds and starts ours.
+    pub(crate) fn ours() -> Result<Self> {
+        println!("building our API server");
+        let binary = build_ours()?;
+        let mut child = Command::new(&binary)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("{} does not start", binary.display()))?;
+        let stdout = child.stdout.take().context("our server has no stdout")?;
+        let ours = Ours(child);
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line).context("our server does not say where it is")?;
+        let At { endpoint, ca_pem, token } =
+            serde_json::from_str(&line).context("our server says something else than where it is")?;
+        Ok(Self {
+            name: "ours".to_owned(),
+            address: Address { endpoint, ca_pem, token, kubeconfig: PathBuf::new() },
+            pids: vec![ours.0.id()],
+            _running: Box::new(ours),
+        })
+    }
+
+    /// Starts the real one, or says why there is none.
+    pub(crate) fn real() -> Result<Result<Self, String>> {
+        let plane = match control_plane::start(&build::to_stderr)? {
+            Started::Ready(plane) => plane,
+            Started::Skipped(reason) => return Ok(Err(reason)),
+        };
+        let pid = |name: &str| plane.pids().into_iter().find(|(found, _)| found == name).map(|(_, pid)| pid);
+        let pids = [pid("kube-apiserver"), pid("etcd")].into_iter().flatten().collect();
+        Ok(Ok(Self {
+            name: format!("kube-apiserver {}", parts::KUBERNETES.version),
+            address: plane.address().clone(),
+            pids,
+            _running: plane,
+        }))
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn client(&self) -> Result<Client> {
+        Client::new(&self.address)
+    }
+
+    /// The most memory that the API server alone has held so far.
+    pub(crate) fn peak_mb(&self) -> Result<f64> {
+        peak_mb(*self.pids.first().context("a server is a process")?)
+    }
+
+    /// That of its store as well.
+    pub(crate) fn peak_with_store_mb(&self) -> Result<f64> {
+        self.pids.iter().map(|pid| peak_mb(*pid)).sum()
+    }
+
+    /// Processor time of all its processes so far.
+    pub(crate) fn cpu_seconds(&self) -> Result<f64> {
+        self.pids.iter().map(|pid| cpu_seconds(*pid)).sum()
+    }
+}
+
+impl Drop for Ours {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        // It may have ended already, or hang: either way it is not needed any more.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn build_ours() -> Result<PathBuf> {
+    let output = toolbox::cargo()
+        .args(["build", "--release", "--locked", "--package", "kerf-control-plane", "--example", "api_server"])
+        .args(["--message-format", "json-render-diagnostics"])
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cargo build does not start")?;
+    if !output.status.success() {
+        bail!("our API server does not build");
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let executable = text.lines().rev().find_map(|line| {
+        let message: serde_json::Value = serde_json::from_str(line).ok()?;
+        (message["target"]["name"] == "api_server").then_some(())?;
+        message["executable"].as_str().map(PathBuf::from)
+    });
+    executable.context("cargo does not say where our API server lies")
+}
+
+fn peak_mb(pid: u32) -> Result<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).context("there is no /proc to ask")?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).context("no VmHWM in /proc")?;
+    let kibibytes: f64 = line.split_whitespace().nth(1).context("VmHWM has no number")?.parse()?;
+    Ok(kibibytes / 1024.0)
+}
+
+/// User and system time, the 14th and 15th field, in hundredths of a second on every Linux there is.
+fn cpu_seconds(pid: u32) -> Result<f64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).context("there is no /proc to ask")?;
+    // The second field is a name in brackets, which may hold anything.
+    let rest = stat.rsplit_once(')').context("an odd line in /proc")?.1;
+    let ticks = rest.split_whitespace().skip(11).take(2).map(str::parse::<f64>).sum::<Result<f64, _>>()?;
+    Ok(ticks / 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_system_knows_our_own_memory_and_time() {
+        let pid = std::process::id();
+        assert!(peak_mb(pid).unwrap() > 1.0);
+        assert!(cpu_seconds(pid).unwrap() >= 0.0);
+    }
+}
