@@ -254,3 +254,80 @@ proptest! {
         }
     }
 }
+
+/// Trees with the words that mean something, in places where they do not.
+fn any_tree() -> impl Strategy<Value = Value> {
+    let word = prop::sample::select(vec![
+        "metadata",
+        "spec",
+        "template",
+        "containers",
+        "ports",
+        "name",
+        "labels",
+        "finalizers",
+        "managedFields",
+        "fieldsV1",
+        "operation",
+        "$patch",
+        "$retainKeys",
+        "$setElementOrder/containers",
+        "$deleteFromPrimitiveList/finalizers",
+        "f:spec",
+        "k:{",
+        "delete",
+        "replace",
+        "Update",
+        "data",
+        "status",
+        "conditions",
+        "type",
+        "replicas",
+        "1",
+        "é",
+        "",
+    ]);
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        Just(json!(1.5)),
+        word.clone().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(6, 40, 5, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map(word.clone().prop_map(str::to_owned), inner, 0..5)
+                .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn nothing_that_is_sent_makes_it_panic(live in any_tree(), sent in any_tree(), bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+        for (api_version, kind) in [("apps/v1", "Deployment"), ("v1", "ConfigMap"), ("v1", "Node")] {
+            let schema = Schema::built_in(api_version, kind).unwrap();
+            let writer = writer("m", api_version);
+            let body = sent.to_string();
+            let _ = schema::decode(&schema, kind, api_version, &bytes, false, FieldValidation::Strict);
+            let _ = schema::decode(&schema, kind, api_version, &bytes, true, FieldValidation::Warn);
+            let _ = schema::decode(&schema, kind, api_version, body.as_bytes(), false, FieldValidation::Warn);
+            for patch_type in [crate::patch::PatchType::Json, crate::patch::PatchType::Merge, crate::patch::PatchType::Strategic] {
+                let _ = crate::patch::apply(&schema, patch_type, &live, body.as_bytes(), FieldValidation::Warn);
+                let _ = crate::patch::apply(&schema, patch_type, &live, &bytes, FieldValidation::Warn);
+            }
+            let mut new = sent.clone();
+            track(&schema, Some(&live), &mut new, &writer, &["status"]);
+            let mut new = sent.clone();
+            track(&schema, None, &mut new, &writer, &["status"]);
+            let mut applied = sent.clone();
+            if let Value::Object(fields) = &mut applied {
+                fields.insert("apiVersion".to_owned(), json!(api_version));
+                fields.insert("kind".to_owned(), json!(kind));
+            }
+            let _ = apply(&schema, Some(&live), &applied, &writer, true, &["status"]);
+            let _ = apply(&schema, None, &applied, &writer, false, &[]);
+        }
+    }
+}

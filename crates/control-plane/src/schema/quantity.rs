@@ -92,7 +92,7 @@ fn suffix(text: &str) -> Result<(Format, i32), &'static str> {
 /// `amount × 10^scale`.
 fn decimal(amount: u128, scale: i32, as_exponent: bool) -> String {
     let (mut amount, mut scale) = round_up_to_nano(amount, scale);
-    while amount % 10 == 0 {
+    while amount.is_multiple_of(10) {
         amount /= 10;
         scale = scale.saturating_add(1);
     }
@@ -134,7 +134,7 @@ fn binary(amount: u128, power: u32, places: i32) -> String {
     if scaled / parts > most {
         return binary_whole(most);
     }
-    if scaled % parts != 0 || scaled / parts < 1024 {
+    if !scaled.is_multiple_of(parts) || scaled / parts < 1024 {
         return decimal(scaled, scale, false);
     }
     binary_whole(scaled / parts)
@@ -142,7 +142,7 @@ fn binary(amount: u128, power: u32, places: i32) -> String {
 
 fn binary_whole(mut amount: u128) -> String {
     let mut step = 0;
-    while amount % 1024 == 0 && step + 1 < BINARY_SUFFIXES.len() {
+    while amount.is_multiple_of(1024) && step + 1 < BINARY_SUFFIXES.len() {
         amount /= 1024;
         step += 1;
     }

@@ -1,8 +1,9 @@
 //! YAML as the real server takes it: turned into JSON first.
 
 use std::borrow::Cow;
+use std::fmt;
 
-use serde_norway::Value;
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
 use super::document::Document;
 
@@ -11,36 +12,76 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Document<'_>, String> {
     if let Ok(document) = Document::parse(bytes) {
         return Ok(document);
     }
-    let value: Value = serde_norway::from_slice(bytes).map_err(|error| format!("yaml: {error}"))?;
-    from_yaml(value, 0)
+    serde_norway::from_slice::<Document<'static>>(bytes).map_err(|error| format!("yaml: {error}"))
 }
 
-fn from_yaml(value: Value, depth: usize) -> Result<Document<'static>, String> {
-    if depth > 100 {
-        return Err("yaml: exceeded max depth".to_owned());
+/// Keys that are there twice are kept: who is strict wants to hear of them.
+impl<'de> Deserialize<'de> for Document<'static> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Reader)
     }
-    Ok(match value {
-        Value::Null => Document::Null,
-        Value::Bool(yes) => Document::Bool(yes),
-        Value::Number(number) => Document::Number(Cow::Owned(number.to_string())),
-        Value::String(text) => Document::String(Cow::Owned(text)),
-        Value::Sequence(items) => {
-            Document::List(items.into_iter().map(|item| from_yaml(item, depth + 1)).collect::<Result<_, _>>()?)
+}
+
+struct Reader;
+
+impl<'de> Visitor<'de> for Reader {
+    type Value = Document<'static>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("what JSON can hold")
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(Document::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Self::Value, E> {
+        Ok(Document::Null)
+    }
+
+    fn visit_bool<E>(self, yes: bool) -> Result<Self::Value, E> {
+        Ok(Document::Bool(yes))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Self::Value, E> {
+        Ok(Document::Number(Cow::Owned(number.to_string())))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Self::Value, E> {
+        Ok(Document::Number(Cow::Owned(number.to_string())))
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Self::Value, E> {
+        if !number.is_finite() {
+            return Err(E::custom(format!("{number} is no JSON number")));
         }
-        Value::Mapping(fields) => {
-            let fields = fields.into_iter().map(|(key, value)| {
-                let key = match key {
-                    Value::String(text) => text,
-                    Value::Bool(yes) => yes.to_string(),
-                    Value::Number(number) => number.to_string(),
-                    _ => return Err("error converting YAML to JSON: unsupported map key".to_owned()),
-                };
-                Ok((Cow::Owned(key), from_yaml(value, depth + 1)?))
-            });
-            Document::Object(fields.collect::<Result<_, _>>()?)
+        Ok(Document::Number(Cow::Owned(number.to_string())))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Document::String(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element()? {
+            list.push(item);
         }
-        Value::Tagged(tagged) => from_yaml(tagged.value, depth + 1)?,
-    })
+        Ok(Document::List(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
+        let mut fields = Vec::new();
+        while let Some((key, value)) = entries.next_entry::<Document<'static>, Document<'static>>()? {
+            let key = match key {
+                Document::String(text) | Document::Number(text) => text,
+                Document::Bool(yes) => Cow::Owned(yes.to_string()),
+                _ => return Err(A::Error::custom("unsupported map key")),
+            };
+            fields.push((key, value));
+        }
+        Ok(Document::Object(fields))
+    }
 }
 
 #[cfg(test)]
@@ -54,5 +95,8 @@ mod tests {
         let value = plain(document, &mut String::new(), &mut Vec::new());
         assert_eq!(value, serde_json::json!({"a": 1, "b": ["x", true, 0.5], "1": "y"}));
         assert!(parse(b"a: [").is_err());
+        let mut repeated = Vec::new();
+        let value = plain(parse(b"a:\n  b: 1\n  b: 2\n").unwrap(), &mut String::new(), &mut repeated);
+        assert_eq!((value, repeated), (serde_json::json!({"a": {"b": 2}}), vec!["a.b".to_owned()]));
     }
 }
