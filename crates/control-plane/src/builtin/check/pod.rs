@@ -95,11 +95,11 @@ fn spec(faults: &mut Faults, path: &Path<'_>, spec: &Value, of: Whose, pod_name:
     for field in ["serviceAccountName", "nodeName"] {
         dns_name(faults, path, spec, field, names::subdomain);
     }
-    if let Some(seconds) = int(spec, "activeDeadlineSeconds") {
-        if !(1..=i64::from(i32::MAX)).contains(&seconds) {
-            let detail = names::between(1, i64::from(i32::MAX));
-            faults.invalid(&path.field("activeDeadlineSeconds"), seconds, detail);
-        }
+    if let Some(seconds) = int(spec, "activeDeadlineSeconds")
+        && !(1..=i64::from(i32::MAX)).contains(&seconds)
+    {
+        let detail = names::between(1, i64::from(i32::MAX));
+        faults.invalid(&path.field("activeDeadlineSeconds"), seconds, detail);
     }
     for field in ["hostname", "subdomain"] {
         dns_name(faults, path, spec, field, names::label);
