@@ -81,11 +81,16 @@ fn both_schedulers_accept_the_same_nodes_and_refuse_the_others_in_the_same_words
         let cluster = read_back(&client, &scene);
         let asked: Vec<(&str, Value)> = (0..PODS_PER_SCENE).map(|n| pods::waiting(&scene, n, &mut dice)).collect();
         disagreements.extend(ask(&real, &client, &cluster, &scene, &asked, &mut tallies));
-        for n in 0..CHOICES_PER_SCENE {
-            disagreements.extend(ask_where(&client, &scene, &pods::choosing(n, &mut dice), &mut chosen));
-        }
         for n in 0..PREEMPTORS_PER_SCENE {
             disagreements.extend(ask_important(&real, &client, &scene, &pods::important(n, &mut dice), &mut preempted));
+        }
+        // They are promised nodes, and would be tried again while others are placed.
+        for n in 0..PREEMPTORS_PER_SCENE {
+            let path = format!("/api/v1/namespaces/{}/pods/v{n}-0?gracePeriodSeconds=0", scene.namespace());
+            assert!(client.delete(&path).unwrap().is_success());
+        }
+        for n in 0..CHOICES_PER_SCENE {
+            disagreements.extend(ask_where(&client, &scene, &pods::choosing(n, &mut dice), &mut chosen));
         }
         scene.clear(&client);
     }

@@ -286,9 +286,14 @@ fn selector(dice: &mut Dice) -> Value {
 }
 
 fn set_affinity(pod: &mut Value, kind: &str, scene: &Scene, dice: &mut Dice) {
-    let terms: Vec<Value> = (0..dice.range(1, 3))
+    // To be near somebody is the harder wish: one rule, mostly about zones.
+    let (n_terms, keys) = match kind {
+        "podAffinity" if dice.percent(80) => (1, [ZONE, ZONE, ZONE, HOST]),
+        _ => (dice.range(1, 3), [HOST, HOST, ZONE, "rack"]),
+    };
+    let terms: Vec<Value> = (0..n_terms)
         .map(|_| {
-            let mut term = json!({"topologyKey": dice.pick(&[HOST, HOST, ZONE, "rack"])});
+            let mut term = json!({"topologyKey": dice.pick(&keys)});
             if dice.percent(95) {
                 term["labelSelector"] = selector(dice);
                 if dice.percent(15) {

@@ -56,7 +56,12 @@ impl Scene {
                 _ => Fate::Runs,
             };
             let node = if dice.percent(3) { format!("s{number}-gone") } else { scene.any_node(dice) };
-            let pod = pods::placed(&scene, n, &node, dice);
+            let mut pod = pods::placed(&scene, n, &node, dice);
+            let takes_ports = |pod: &Value| pod["spec"]["containers"][0].get("ports").is_some();
+            // No scheduler would place two pods with one port on a node, and the real one then forgets the port with the first.
+            if scene.placed.iter().any(|(other, _)| other["spec"]["nodeName"] == node && takes_ports(other)) {
+                pod["spec"]["containers"][0].as_object_mut().unwrap().remove("ports");
+            }
             scene.placed.push((pod, fate));
         }
         scene
@@ -301,9 +306,10 @@ fn draw_node(scene: usize, number: usize, dice: &mut Dice) -> NodeSpec {
         capacity["hugepages-2Mi"] = json!("64Mi");
     }
     let mut images = Vec::new();
-    for image in ["web:latest", "db:1", "registry.test/cache:latest"] {
+    // An image is as large everywhere.
+    for (image, mebibytes) in [("web:latest", 300), ("db:1", 900), ("registry.test/cache:latest", 1200)] {
         if dice.percent(40) {
-            images.push(json!({"names": [image], "sizeBytes": dice.range(10, 1200) << 20}));
+            images.push(json!({"names": [image], "sizeBytes": mebibytes << 20}));
         }
     }
     let status = json!({"capacity": capacity, "allocatable": capacity, "images": images});

@@ -103,23 +103,26 @@ pub(crate) struct Search<'a> {
 pub(crate) fn attempt(cluster: &Cluster, pod: &PodFacts, search: &mut Search<'_>) -> Outcome {
     let n_nodes = cluster.n_nodes();
     if n_nodes == 0 {
-        return wait(NO_NODES.to_owned(), Vec::new());
+        let message = NO_NODES.to_owned();
+        return Outcome::Wait { message, filters: Vec::new(), preemption: None, gives_up_nomination: true };
     }
     let cycle = match Cycle::begin(cluster, pod) {
         Ok(cycle) => cycle,
         Err((_, Setback::Error(message))) => return Outcome::Retry { message },
         Err((filter, Setback::Refused { message, .. })) => {
-            return wait(refused_outright(cluster, &message), vec![filter]);
+            // The part that would take a promise back is not reached.
+            let message = refused_outright(cluster, &message);
+            return Outcome::Wait { message, filters: vec![filter], preemption: None, gives_up_nomination: false };
         }
     };
     let found = match look(cluster, &cycle, search.next_start) {
         Ok(found) => found,
         Err(message) => return Outcome::Retry { message },
     };
-    if let Some(slot) = choose(cluster, pod, &found.fitting, search.random) {
-        if let Some(node) = cluster.node(slot) {
-            return Outcome::Place { node: node.facts.name.clone(), volumes: cycle.plan_volumes(node) };
-        }
+    if let Some(slot) = choose(cluster, pod, &found.fitting, search.random)
+        && let Some(node) = cluster.node(slot)
+    {
+        return Outcome::Place { node: node.facts.name.clone(), volumes: cycle.plan_volumes(node) };
     }
     let mut filters: Vec<Filter> = found.refused.iter().map(|(_, refusal)| refusal.filter).collect();
     filters.sort_unstable();
@@ -138,10 +141,6 @@ pub(crate) fn attempt(cluster: &Cluster, pod: &PodFacts, search: &mut Search<'_>
             Outcome::Wait { message, filters, preemption: None, gives_up_nomination }
         }
     }
-}
-
-fn wait(message: String, filters: Vec<Filter>) -> Outcome {
-    Outcome::Wait { message, filters, preemption: None, gives_up_nomination: true }
 }
 
 fn judge(cycle: &Cycle<'_>, cluster: &Cluster, slot: usize) -> Verdict {
@@ -163,10 +162,13 @@ struct Found {
 fn look(cluster: &Cluster, cycle: &Cycle<'_>, next_start: &mut usize) -> Result<Found, String> {
     let order = cluster.order();
     let mut found = Found::default();
-    let take = |slot: usize, found: &mut Found| match judge(cycle, cluster, slot) {
-        Verdict::Fits => Ok(found.fitting.push(slot)),
-        Verdict::Refused(refusal) => Ok(found.refused.push((slot, refusal))),
-        Verdict::Error(message) => Err(message),
+    let take = |slot: usize, found: &mut Found| {
+        match judge(cycle, cluster, slot) {
+            Verdict::Fits => found.fitting.push(slot),
+            Verdict::Refused(refusal) => found.refused.push((slot, refusal)),
+            Verdict::Error(message) => return Err(message),
+        }
+        Ok(())
     };
     if let Some(slot) = cycle.pod.nominated.as_ref().and_then(|name| cluster.slot(name)) {
         let mut alone = Found::default();

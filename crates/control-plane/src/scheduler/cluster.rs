@@ -294,10 +294,10 @@ impl Cluster {
                 keys.remove(key);
             }
         }
-        if let Some(node) = &pod.nominated {
-            if let Some(keys) = self.nominated.get_mut(node) {
-                keys.remove(key);
-            }
+        if let Some(node) = &pod.nominated
+            && let Some(keys) = self.nominated.get_mut(node)
+        {
+            keys.remove(key);
         }
         Some(pod)
     }
@@ -311,10 +311,10 @@ impl Cluster {
 
     /// Takes an assumption back.
     pub(crate) fn forget(&mut self, key: &Key) {
-        if self.assumed.remove(key).is_some() {
-            if let Some(pod) = self.pods.get(key).cloned() {
-                self.put_pod(PodFacts { node: None, ..(*pod).clone() });
-            }
+        if self.assumed.remove(key).is_some()
+            && let Some(pod) = self.pods.get(key).cloned()
+        {
+            self.put_pod(PodFacts { node: None, ..(*pod).clone() });
         }
     }
 
@@ -352,10 +352,10 @@ impl Cluster {
             *self.claim_users.entry(Key::new(&pod.key.namespace, &claim.name)).or_default() += sign;
         }
         for (who, counts) in self.census.get_mut() {
-            if who.has(pod, &self.namespaces) {
-                if let Some(count) = Arc::make_mut(counts).get_mut(slot) {
-                    *count += sign;
-                }
+            if who.has(pod, &self.namespaces)
+                && let Some(count) = Arc::make_mut(counts).get_mut(slot)
+            {
+                *count += sign;
             }
         }
     }
@@ -439,10 +439,10 @@ impl Cluster {
             }
         }
         let mut selector = Selector::of_labels(&labels);
-        if let Some((kind, name)) = &pod.owner {
-            if let Some(owner) = self.workloads.get(&(kind.clone(), Key::new(&pod.key.namespace, name))) {
-                selector = selector.and(owner);
-            }
+        if let Some((kind, name)) = &pod.owner
+            && let Some(owner) = self.workloads.get(&(kind.clone(), Key::new(&pod.key.namespace, name)))
+        {
+            selector = selector.and(owner);
         }
         (!selector.is_everything()).then_some(selector)
     }

@@ -43,13 +43,13 @@ fn total(spec: &PodSpec, status: Option<&PodStatus>, unasked: &Amounts) -> Amoun
     let is_infeasible = status.is_some_and(is_resize_infeasible);
     let of = |container: &Container| {
         let mut asked = amounts(container.resources.as_ref().and_then(|resources| resources.requests.as_ref()));
-        if let Some(given) = status.and_then(|status| container_status(status, &container.name)) {
-            if let Some(resources) = &given.resources {
-                let mut held = if is_infeasible { Amounts::new() } else { asked };
-                raise(&mut held, &amounts(resources.requests.as_ref()));
-                raise(&mut held, &amounts(given.allocated_resources.as_ref()));
-                asked = held;
-            }
+        if let Some(given) = status.and_then(|status| container_status(status, &container.name))
+            && let Some(resources) = &given.resources
+        {
+            let mut held = if is_infeasible { Amounts::new() } else { asked };
+            raise(&mut held, &amounts(resources.requests.as_ref()));
+            raise(&mut held, &amounts(given.allocated_resources.as_ref()));
+            asked = held;
         }
         for (name, amount) in unasked {
             asked.entry(name.clone()).or_insert(*amount);

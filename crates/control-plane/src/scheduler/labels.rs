@@ -42,10 +42,6 @@ impl Selector {
         Self(None)
     }
 
-    pub(crate) fn everything() -> Self {
-        Self(Some(Vec::new()))
-    }
-
     /// An absent selector selects nothing.
     pub(crate) fn of(selector: Option<&LabelSelector>) -> Self {
         let Some(selector) = selector else { return Self::nothing() };
@@ -209,8 +205,9 @@ mod tests {
             assert_eq!(Selector::of(Some(&parsed)).matches(&web), is_match, "{selector}");
         }
         assert!(!Selector::of(None).matches(&web));
-        assert!(Selector::everything().and(&Selector::of_labels(&web)).matches(&web));
-        assert!(!Selector::everything().and(&Selector::nothing()).matches(&web));
+        let everything = Selector::of_labels(&Labels::new());
+        assert!(everything.clone().and(&Selector::of_labels(&web)).matches(&web));
+        assert!(everything.is_everything() && !everything.and(&Selector::nothing()).matches(&web));
     }
 
     #[test]

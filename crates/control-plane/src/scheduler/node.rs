@@ -95,8 +95,9 @@ impl NodeInfo {
 
     fn count(&mut self, pod: &PodFacts, sign: i64) {
         self.requested.add(&pod.demand.held, sign);
-        self.scored_cpu_milli = self.scored_cpu_milli.saturating_add(sign * pod.demand.scored_cpu_milli);
-        self.scored_memory_bytes = self.scored_memory_bytes.saturating_add(sign * pod.demand.scored_memory_bytes);
+        self.scored_cpu_milli = self.scored_cpu_milli.saturating_add(pod.demand.scored_cpu_milli.saturating_mul(sign));
+        self.scored_memory_bytes =
+            self.scored_memory_bytes.saturating_add(pod.demand.scored_memory_bytes.saturating_mul(sign));
     }
 
     /// The wildcard address meets every other.

@@ -18,7 +18,6 @@ pub struct PodFacts {
     pub(crate) key: Key,
     pub(crate) uid: String,
     pub(crate) labels: Labels,
-    pub(crate) created: Option<Timestamp>,
     pub(crate) started: Option<Timestamp>,
     pub(crate) is_deleting: bool,
     /// Succeeded or failed: it holds nothing any more.
@@ -139,7 +138,6 @@ impl PodFacts {
         let containers = || spec.init_containers.iter().flatten().chain(&spec.containers);
         Self {
             uid: meta.uid.clone().unwrap_or_default(),
-            created: meta.creation_timestamp.as_ref().map(|time| time.0),
             started: status.start_time.as_ref().map(|time| time.0),
             is_deleting: meta.deletion_timestamp.is_some(),
             is_over: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),

@@ -142,7 +142,7 @@ fn by_budget(cluster: &Cluster, pods: &[Arc<PodFacts>]) -> (Vec<Arc<PodFacts>>, 
                 && budget.selector.matches(&pod.labels)
                 && !budget.disrupted.contains(&pod.key.name);
             if is_covered {
-                *left -= 1;
+                *left = left.saturating_sub(1);
                 is_violated |= *left < 0;
             }
         }

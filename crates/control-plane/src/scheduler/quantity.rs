@@ -49,12 +49,12 @@ impl Resources {
 
     /// Adds `sign` times the other: 1 for a pod that comes, -1 for one that goes.
     pub(crate) fn add(&mut self, other: &Self, sign: i64) {
-        self.cpu_milli = self.cpu_milli.saturating_add(sign * other.cpu_milli);
-        self.memory_bytes = self.memory_bytes.saturating_add(sign * other.memory_bytes);
-        self.ephemeral_bytes = self.ephemeral_bytes.saturating_add(sign * other.ephemeral_bytes);
+        self.cpu_milli = self.cpu_milli.saturating_add(other.cpu_milli.saturating_mul(sign));
+        self.memory_bytes = self.memory_bytes.saturating_add(other.memory_bytes.saturating_mul(sign));
+        self.ephemeral_bytes = self.ephemeral_bytes.saturating_add(other.ephemeral_bytes.saturating_mul(sign));
         for (name, amount) in &other.scalars {
             let sum = self.scalars.entry(name.clone()).or_default();
-            *sum = sum.saturating_add(sign * amount);
+            *sum = sum.saturating_add(amount.saturating_mul(sign));
         }
     }
 }

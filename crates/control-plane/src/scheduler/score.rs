@@ -86,7 +86,7 @@ fn node_preferences(cluster: &Cluster, pod: &PodFacts, slots: &[usize]) -> Vec<i
 fn least_allocated(pod: &PodFacts, node: &NodeInfo) -> i64 {
     let left = |asked: i64, used: i64, has: i64| {
         let used = used.saturating_add(asked);
-        (has != 0).then(|| if used > has { 0 } else { scaled(has - used, has) })
+        (has != 0).then(|| if used > has { 0 } else { scaled(has.saturating_sub(used), has) })
     };
     let has = &node.facts.allocatable;
     let scores = [
@@ -99,7 +99,7 @@ fn least_allocated(pod: &PodFacts, node: &NodeInfo) -> i64 {
 
 fn scaled(part: i64, whole: i64) -> i64 {
     let share = i128::from(part) * i128::from(MAX_SCORE) / i128::from(whole);
-    i64::try_from(share).unwrap_or(MAX_SCORE)
+    i64::try_from(share).unwrap_or(MAX_SCORE).clamp(0, MAX_SCORE)
 }
 
 fn balanced(cluster: &Cluster, pod: &PodFacts, slots: &[usize]) -> Vec<i64> {
@@ -137,7 +137,7 @@ fn images(cluster: &Cluster, pod: &PodFacts, slots: &[usize]) -> Vec<i64> {
             let size = node.facts.images.get(image)?;
             Some((*size as f64 * (cluster.n_nodes_with_image(image) as f64 / n_nodes)) as i64)
         });
-        let sum = sizes.sum::<i64>().clamp(LEAST, most);
+        let sum = sizes.fold(0_i64, i64::saturating_add).clamp(LEAST, most);
         MAX_SCORE * (sum - LEAST) / (most - LEAST)
     })
 }
@@ -181,7 +181,7 @@ fn spread(cluster: &Cluster, pod: &PodFacts, slots: &[usize]) -> Vec<i64> {
             } else {
                 one.per_domain[domain]
             };
-            sum += count as f64 * one.weight + f64::from(one.constraint.max_skew - 1);
+            sum += count as f64 * one.weight + f64::from(one.constraint.max_skew.saturating_sub(1));
         }
         sum.round() as i64
     };

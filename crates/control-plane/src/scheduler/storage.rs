@@ -330,10 +330,10 @@ impl Storage {
 
     /// The driver of a claim's volume and what the volume is called there; before it exists, a name of its own.
     pub(crate) fn driver_of(&self, claim: &Claim) -> Option<(String, String)> {
-        if !claim.volume.is_empty() {
-            if let Some(volume) = self.volumes.get(&claim.volume) {
-                return volume.csi.clone().filter(|(driver, handle)| !driver.is_empty() && !handle.is_empty());
-            }
+        if !claim.volume.is_empty()
+            && let Some(volume) = self.volumes.get(&claim.volume)
+        {
+            return volume.csi.clone().filter(|(driver, handle)| !driver.is_empty() && !handle.is_empty());
         }
         let class = self.classes.get(&claim.class)?;
         let handle = format!("unbound {}/{}", claim.key.namespace, claim.key.name);

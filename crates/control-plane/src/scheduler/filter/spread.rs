@@ -87,11 +87,11 @@ pub(super) fn shift(all: &mut [SpreadCounts<'_>], pod: &PodFacts, other: &PodFac
     }
     for counts in all {
         let counts_here = counts.eligible.get(slot).copied().unwrap_or(false);
-        if let Some(domain) = counts.domains.at(slot).filter(|_| counts_here) {
-            if counts.constraint.selector.matches(&other.labels) {
-                counts.per_domain[domain] += sign;
-                counts.find_minimum();
-            }
+        if let Some(domain) = counts.domains.at(slot).filter(|_| counts_here)
+            && counts.constraint.selector.matches(&other.labels)
+        {
+            counts.per_domain[domain] += sign;
+            counts.find_minimum();
         }
     }
 }
