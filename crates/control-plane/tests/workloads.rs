@@ -321,6 +321,24 @@ fn a_replica_set_adopts_releases_and_replaces_pods() {
 }
 
 #[test]
+fn a_set_that_may_not_create_pods_says_so_and_recovers() {
+    let cluster = Cluster::new(1);
+    let quotas = "/api/v1/namespaces/default/resourcequotas";
+    cluster.create(quotas, &json!({ "metadata": { "name": "few" }, "spec": { "hard": { "pods": "1" } } }));
+    cluster.create(SETS, &workload("web", &json!({ "replicas": 2 })));
+    cluster.pass(60);
+    let set = cluster.get(&format!("{SETS}/web"));
+    assert_eq!(conditions(&set), ["ReplicaFailure=True FailedCreate"], "{set}");
+    let events = cluster.events("ReplicaSet", "web");
+    assert!(events.iter().any(|event| event.starts_with("FailedCreate: Error creating: pods \"web-")), "{events:?}");
+    cluster.delete(&format!("{quotas}/few"));
+    cluster.pass(1000);
+    let set = cluster.get(&format!("{SETS}/web"));
+    assert_eq!((conditions(&set), &set["status"]["readyReplicas"]), (Vec::new(), &json!(2)));
+    cluster.expect_quiet();
+}
+
+#[test]
 fn a_stateful_set_comes_in_order_keeps_its_storage_and_updates_from_the_end() {
     let cluster = Cluster::new(1);
     let sets = "/apis/apps/v1/namespaces/default/statefulsets";
@@ -519,9 +537,11 @@ fn a_job_that_takes_too_long_or_is_suspended_loses_its_pods() {
     );
     let events = cluster.events("Job", "held");
     assert_eq!((events[0].as_str(), events[2].as_str()), ("Suspended: Job suspended", "Resumed: Job resumed"));
-    cluster.delete(&format!("{JOBS}/held?propagationPolicy=Background"));
+    // A Job that is deleted without a word about its pods leaves them, without its finalizer.
+    cluster.delete(&format!("{JOBS}/held"));
     cluster.pass(60);
-    assert!(cluster.pods().iter().all(|pod| pod["status"]["phase"] != "Running"));
+    let left = cluster.pods().into_iter().find(|pod| pod["status"]["phase"] == "Running").unwrap();
+    assert!(left["metadata"]["finalizers"].is_null() && left["metadata"]["ownerReferences"].is_null(), "{left}");
     cluster.expect_quiet();
 }
 
