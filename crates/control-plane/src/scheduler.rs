@@ -30,7 +30,7 @@ mod labels;
 mod node;
 mod pod;
 mod preempt;
-mod quantity;
+pub(crate) mod quantity;
 mod queue;
 mod score;
 mod storage;

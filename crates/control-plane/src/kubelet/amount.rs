@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use crate::builtin::quantity;
+use crate::scheduler::quantity;
 
 /// Thousandths of a CPU, bytes, or pieces, by resource: the units in which refusals are told.
 pub(crate) type Amounts = BTreeMap<String, i64>;
@@ -18,8 +18,8 @@ pub(crate) fn amounts(quantities: Option<&Quantities>) -> Amounts {
 }
 
 pub(crate) fn amount(resource: &str, quantity: &Quantity) -> i64 {
-    let Some(parsed) = quantity::Quantity::parse(&quantity.0) else { return 0 };
-    if resource == "cpu" { i64::try_from(parsed.millis()).unwrap_or(i64::MAX) } else { parsed.units() }
+    let nanos = quantity::parse(&quantity.0);
+    if resource == "cpu" { quantity::milli(nanos) } else { quantity::whole(nanos) }
 }
 
 /// What the scheduler and the kubelet count for a pod: its containers together, or its hungriest moment while it initialises, or what it
