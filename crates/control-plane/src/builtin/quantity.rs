@@ -61,16 +61,6 @@ impl Quantity {
         Some(Self { nanos: if is_negative { -nanos } else { nanos }, family })
     }
 
-    /// Whole units, rounded up.
-    pub(crate) fn units(self) -> i64 {
-        i64::try_from(ceil(self.nanos, NANOS)).unwrap_or(i64::MAX)
-    }
-
-    /// Thousandths, rounded up.
-    pub(crate) fn millis(self) -> i128 {
-        ceil(self.nanos, NANOS / 1000)
-    }
-
     pub(crate) fn is_negative(self) -> bool {
         self.nanos < 0
     }
@@ -103,10 +93,6 @@ impl Quantity {
         let up = self.nanos.div_euclid(millis) + i128::from(self.nanos.rem_euclid(millis) != 0);
         Self { nanos: up * millis, family: self.family }
     }
-}
-
-fn ceil(nanos: i128, unit: i128) -> i128 {
-    nanos.div_euclid(unit) + i128::from(nanos.rem_euclid(unit) != 0)
 }
 
 /// Multiplier, power of ten and family of a suffix.

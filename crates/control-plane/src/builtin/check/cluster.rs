@@ -78,11 +78,9 @@ pub(super) fn priority_class(faults: &mut Faults, object: &Value) {
 }
 
 pub(super) fn priority_class_update(faults: &mut Faults, new: &Value, old: &Value) {
-    if int(new, "value").unwrap_or_default() != int(old, "value").unwrap_or_default() {
-        faults.forbidden(&ROOT.field("value"), "may not be changed in an update.");
+    for field in ["value", "preemptionPolicy"] {
+        faults.immutable(&ROOT.field(field), at(new, field), at(old, field));
     }
-    let field = "preemptionPolicy";
-    faults.immutable(&ROOT.field(field), at(new, field), at(old, field));
 }
 
 pub(super) fn lease(faults: &mut Faults, object: &Value) {
