@@ -323,8 +323,11 @@ fn merge_into_selector(term: &mut Value, labels: &Value) {
     let mut added = Vec::new();
     for (list, operator) in [("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")] {
         for key in items(term, list).iter().filter_map(Value::as_str) {
-            if let Some(value) = labels.get(key) {
-                added.push(json!({ "key": key, "operator": operator, "values": [value] }));
+            let Some(value) = labels.get(key) else { continue };
+            let requirement = json!({ "key": key, "operator": operator, "values": [value] });
+            // An object that was prepared before has it already.
+            if !items(term, "labelSelector.matchExpressions").contains(&requirement) {
+                added.push(requirement);
             }
         }
     }
