@@ -11,7 +11,7 @@ pub struct ApiError {
     /// `NotFound`, `Conflict`, `Invalid`… Empty where the real server leaves it out.
     pub reason: &'static str,
     pub message: String,
-    pub details: Details,
+    pub details: Box<Details>,
     /// Where a list that grew too old may go on.
     pub continue_token: String,
 }
@@ -39,7 +39,7 @@ pub type ApiResult<T> = Result<T, ApiError>;
 impl ApiError {
     #[must_use]
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: Details::default(), continue_token: String::new() }
+        Self { code, reason, message: message.into(), details: Box::default(), continue_token: String::new() }
     }
 
     #[must_use]
@@ -137,7 +137,7 @@ impl ApiError {
         if !self.reason.is_empty() {
             status["reason"] = json!(self.reason);
         }
-        if self.details != Details::default() {
+        if *self.details != Details::default() {
             status["details"] = self.details.to_json();
         } else if self.reason == "NotFound" || self.reason == "Invalid" {
             status["details"] = json!({});

@@ -80,11 +80,9 @@ fn empty(state: &mut State, namespace: &str) {
     let Some(live) = state.find(&namespaces, "", namespace) else { return };
     let mut object = live.value();
     if left.is_empty() {
-        if let Some(spec) = object["spec"].as_object_mut() {
-            if let Some(finalizers) = spec.get_mut("finalizers").and_then(Value::as_array_mut) {
-                // Others' finalizers are theirs to remove.
-                finalizers.retain(|name| name != "kubernetes");
-            }
+        if let Some(finalizers) = object.pointer_mut("/spec/finalizers").and_then(Value::as_array_mut) {
+            // Others' finalizers are theirs to remove.
+            finalizers.retain(|name| name != "kubernetes");
         }
         let write = Write::by("kube-controller-manager").on(Some(crate::kind::Subresource::Finalize));
         let _ = state.update_object(&namespaces, &live, object, &write);

@@ -245,10 +245,7 @@ fn is_writable(subresource: Option<Subresource>) -> bool {
 }
 
 pub(crate) fn method_not_allowed() -> ApiError {
-    let mut error =
-        ApiError::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource");
-    error.details = crate::error::Details::default();
-    error
+    ApiError::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
 }
 
 /// `/api/v1`, `/apis/apps`, `/apis/apps/v1`: discovery, not a resource.

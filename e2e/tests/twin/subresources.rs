@@ -150,10 +150,13 @@ fn an_eviction_is_refused_while_a_budget_has_nothing_left(stage: &Stage) {
     assert_eq!(stage.client.post(&format!("{}/eviction", paths[0]), &eviction("one")).unwrap().status, 201);
     let answer = stage.client.post(&format!("{}/eviction", paths[1]), &eviction("two")).unwrap();
     refused(&answer, 429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.");
-    assert_eq!(
-        answer.body["details"]["causes"],
-        json!([{"reason": "DisruptionBudget", "message": "The disruption budget guard needs 1 healthy pods and has 1 currently"}])
-    );
+    // How many are healthy depends on whether the budget has been counted again meanwhile.
+    let causes = &answer.body["details"]["causes"];
+    let told = |healthy: u32| {
+        let message = format!("The disruption budget guard needs 1 healthy pods and has {healthy} currently");
+        json!([{"reason": "DisruptionBudget", "message": message}])
+    };
+    assert!(*causes == told(1) || *causes == told(2), "{causes}");
     assert_eq!(stage.read(&paths[1])["metadata"]["deletionTimestamp"], Value::Null);
     for path in paths {
         stage.delete(&format!("{path}?gracePeriodSeconds=0"));

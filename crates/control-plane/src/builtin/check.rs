@@ -24,7 +24,11 @@ pub(crate) fn create(resource: &Resource, object: &Value) -> Vec<FieldError> {
         ("batch", "Job") => workloads::job(&mut faults, object),
         ("batch", "CronJob") => workloads::cron_job(&mut faults, object, true),
         ("apps", "ControllerRevision") => cluster::controller_revision(&mut faults, object),
-        ("" | "events.k8s.io", "Event") => cluster::event(&mut faults, object),
+        ("", "Event") => cluster::event(&mut faults, object),
+        ("events.k8s.io", "Event") => {
+            cluster::event(&mut faults, object);
+            cluster::new_event(&mut faults, object);
+        }
         _ => always(&mut faults, resource, object),
     }
     faults.0

@@ -108,11 +108,7 @@ fn prepare_main(resource: &Resource, new: &mut Value, old: &Value) {
     }
     match (resource.group.as_str(), resource.kind.as_str()) {
         ("", "Namespace") => copy_key(open(new, "spec"), "finalizers", at(old, "spec")),
-        ("", "Secret") => {
-            if text(new, "type").is_empty() {
-                copy_key(open(new, ""), "type", old);
-            }
-        }
+        ("", "Secret") if text(new, "type").is_empty() => copy_key(open(new, ""), "type", old),
         ("", "Service") => keep_allocated(new, old),
         ("", "PersistentVolumeClaim") => data_sources(new),
         ("coordination.k8s.io", "Lease") => without_coordination(new),
@@ -130,12 +126,12 @@ fn prepare_main(resource: &Resource, new: &mut Value, old: &Value) {
             let is_changed = at(new, "spec.template") != at(old, "spec.template");
             template_generation(new, generation.saturating_add(i64::from(is_changed)));
         }
-        ("batch", "Job") => {
-            if items_are_empty(at(new, "metadata.labels")) && !items_are_empty(at(new, "spec.template.metadata.labels"))
-            {
-                let labels = at(new, "spec.template.metadata.labels").clone();
-                open(new, "metadata").insert("labels".to_owned(), labels);
-            }
+        ("batch", "Job")
+            if items_are_empty(at(new, "metadata.labels"))
+                && !items_are_empty(at(new, "spec.template.metadata.labels")) =>
+        {
+            let labels = at(new, "spec.template.metadata.labels").clone();
+            open(new, "metadata").insert("labels".to_owned(), labels);
         }
         _ => {}
     }
@@ -175,10 +171,11 @@ fn prepare_status(resource: &Resource, new: &mut Value, old: &Value) {
             }
         }
         ("apps", "Deployment") => copy_key(open(new, "metadata"), "labels", at(old, "metadata")),
-        ("", "PersistentVolume") => {
-            if text(new, "status.phase") == text(old, "status.phase") && !has(new, "status.lastPhaseTransitionTime") {
-                copy_key(open(new, "status"), "lastPhaseTransitionTime", at(old, "status"));
-            }
+        ("", "PersistentVolume")
+            if text(new, "status.phase") == text(old, "status.phase")
+                && !has(new, "status.lastPhaseTransitionTime") =>
+        {
+            copy_key(open(new, "status"), "lastPhaseTransitionTime", at(old, "status"));
         }
         ("apiextensions.k8s.io", _) => {
             for key in ["labels", "annotations", "finalizers", "ownerReferences"] {

@@ -222,10 +222,10 @@ impl Kubelets {
         }
         let patch = json!({"spec": {"renewTime": micros(now)}});
         let renewed = hands.merge_patch::<Lease>(LEASE_NAMESPACE, name, None, &patch);
-        if renewed.is_err_and(|error| error.code == 404) {
-            if let Some(node) = hands.get::<Node>("", name) {
-                let _ = hands.create(&lease(&node, now));
-            }
+        if renewed.is_err_and(|error| error.code == 404)
+            && let Some(node) = hands.get::<Node>("", name)
+        {
+            let _ = hands.create(&lease(&node, now));
         }
         self.agenda.set(Due::Lease(name.to_owned()), after(now, self.options.lease_every));
     }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::Call;
 use crate::error::{ApiError, ApiResult};
-use crate::kind::{Catalog, Resource};
+use crate::kind::Resource;
 use crate::schema::{self, FieldValidation, Schema};
 use crate::state::{meta, set_meta};
 
@@ -27,11 +27,10 @@ pub(crate) fn unsupported_media_type(accepted: &str) -> ApiError {
 }
 
 /// An object of the call's resource, conforming to its schema, with its unknown fields told.
-pub(crate) fn object(catalog: &Catalog, call: &Call<'_>, mode: FieldValidation) -> ApiResult<(Value, Vec<String>)> {
+pub(crate) fn object(call: &Call<'_>, mode: FieldValidation) -> ApiResult<(Value, Vec<String>)> {
     let is_yaml = is_yaml(&call.request.content_type)?;
     let resource = &call.resource;
     let body = &call.request.body;
-    check_kind(catalog, resource, body, is_yaml)?;
     let schema = resource.schema.as_ref().ok_or_else(ApiError::no_such_path)?;
     // A custom resource's decoder and its schema complain together.
     let reading = match mode {
@@ -78,54 +77,6 @@ pub(crate) fn say_kind(resource: &Resource, value: &mut Value) {
     if let Some(object) = value.as_object_mut() {
         object.insert("kind".to_owned(), resource.kind.clone().into());
         object.insert("apiVersion".to_owned(), resource.api_version().into());
-    }
-}
-
-/// A body says its kind itself; one that does not gets it from the path, and one that says another is refused.
-fn check_kind(catalog: &Catalog, resource: &Resource, body: &[u8], is_yaml: bool) -> ApiResult<()> {
-    #[derive(Default, serde::Deserialize)]
-    struct Head {
-        #[serde(default, rename = "apiVersion")]
-        api_version: Option<String>,
-        #[serde(default)]
-        kind: Option<String>,
-    }
-    let head: Option<Head> =
-        if is_yaml { serde_norway::from_slice(body).ok() } else { serde_json::from_slice(body).ok() };
-    // What cannot be read at all, or is no object, is for the decoder to tell.
-    let is_object = is_yaml || body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
-    let Some(head) = head.filter(|_| is_object) else { return Ok(()) };
-    let api_version = head.api_version.unwrap_or_default();
-    let kind = head.kind.unwrap_or_default();
-    if resource.custom.is_some() && kind.is_empty() {
-        return Err(ApiError::bad_request(format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(body))));
-    }
-    let is_ours =
-        (kind.is_empty() || kind == resource.kind) && (api_version.is_empty() || api_version == resource.api_version());
-    if is_ours { Ok(()) } else { Err(wrong_kind(catalog, &api_version, &kind, resource)) }
-}
-
-fn wrong_kind(catalog: &Catalog, api_version: &str, kind: &str, resource: &Resource) -> ApiError {
-    let version = api_version.rsplit('/').next().unwrap_or_default();
-    let is_known = catalog.of_kind(api_version, kind).is_some_and(|known| known.custom.is_none());
-    let why = if is_known && resource.custom.is_none() {
-        let internal = internal_package(&resource.group);
-        format!("converting ({version}.{kind}) to ({internal}.{}): unknown conversion", resource.kind)
-    } else {
-        format!("no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"{SCHEME}\"")
-    };
-    ApiError::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {}: {why}", resource.kind))
-}
-
-/// The registry of types that the real server names.
-const SCHEME: &str = "pkg/api/legacyscheme/scheme.go:30";
-
-/// Where the real server keeps a group's types, which shows in one message.
-fn internal_package(group: &str) -> &str {
-    match group {
-        "" | "events.k8s.io" => "core",
-        "rbac.authorization.k8s.io" => "rbac",
-        group => group.strip_suffix(".k8s.io").unwrap_or(group),
     }
 }
 

@@ -76,8 +76,7 @@ impl State {
         call.query.get("fieldManager").clone_into(&mut write.manager);
         let schema = call.resource.schema.clone().ok_or_else(ApiError::no_such_path)?;
         let read = managed::read(&call.request.body, write.validation)?;
-        let (mut applied, mut warnings) = (placed(call, read.value)?, read.warnings);
-        warnings.extend(bodies::prune(&call.resource, &mut applied, write.validation)?);
+        let (applied, mut warnings) = (placed(call, read.value)?, read.warnings);
         let live = self.find(&call.resource, &call.namespace, &call.name);
         if live.is_none() && call.subresource.is_some() {
             return Err(call.not_found());

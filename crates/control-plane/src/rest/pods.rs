@@ -23,7 +23,7 @@ const TOKENS_MAX: usize = 10_000;
 impl State {
     /// `POST …/bindings`, with the pod's name in the body.
     pub(super) fn bind_by_body(&mut self, call: &Call<'_>) -> ApiResult<Answer> {
-        let (binding, _) = bodies::object(&self.catalog, call, call.write()?.validation)?;
+        let (binding, _) = bodies::object(call, call.write()?.validation)?;
         let name = meta(&binding, "name").to_owned();
         self.bind_from(call, &name, &binding)
     }

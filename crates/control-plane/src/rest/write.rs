@@ -54,7 +54,7 @@ impl State {
             return Err(super::method_not_allowed());
         }
         let write = call.write()?;
-        let (object, mut warnings) = bodies::object(&self.catalog, call, write.validation)?;
+        let (object, mut warnings) = bodies::object(call, write.validation)?;
         let written = self.create_object(&call.resource, &call.namespace, object, &write)?;
         warnings.extend(written.warnings);
         Ok(self.written(call, Written { warnings, ..written }))
@@ -62,7 +62,7 @@ impl State {
 
     pub(super) fn replace(&mut self, call: &Call<'_>) -> ApiResult<Answer> {
         let write = call.write()?;
-        let (object, mut warnings) = bodies::object(&self.catalog, call, write.validation)?;
+        let (object, mut warnings) = bodies::object(call, write.validation)?;
         let written = match self.find(&call.resource, &call.namespace, &call.name) {
             None if may_create_on_update(&call.resource) && write.subresource.is_none() => {
                 self.create_object(&call.resource, &call.namespace, object, &write)?
@@ -109,7 +109,6 @@ impl State {
         self.fill_metadata(resource, namespace, &mut object);
         let name = meta(&object, "name").to_owned();
         self.check_namespace(resource, namespace, &name)?;
-        prepare_create(resource, &mut object);
         admit::create(self, resource, &mut object, namespace, &name)?;
         default(resource, &mut object);
         // After admission: a pod's quality of service follows from the limits it was given there.

@@ -191,7 +191,7 @@ impl Binder {
         let is_used = self
             .users
             .of(key)
-            .any(|(pod, user)| !user.node.is_empty() && !(user.is_finished && user.has_ephemeral && is_owned_by(pod)));
+            .any(|(pod, user)| !(user.node.is_empty() || user.is_finished && user.has_ephemeral && is_owned_by(pod)));
         if !has_finalizer || is_used {
             return false;
         }

@@ -323,6 +323,31 @@ pub(super) fn event(faults: &mut Faults, object: &Value) {
     }
 }
 
+/// An event of the newer group says who saw what, and what was done.
+pub(super) fn new_event(faults: &mut Faults, object: &Value) {
+    let controller = text(object, "reportingController");
+    let path = ROOT.field("reportingController");
+    if controller.is_empty() {
+        faults.required(&path, "");
+        // The real server checks both parts of the qualified name that is not there.
+        faults.invalid(&path, controller, "name part must be non-empty");
+        faults.invalid(&path, controller, NAME_PART);
+    }
+    for field in ["reportingInstance", "action", "reason"] {
+        if text(object, field).is_empty() {
+            faults.required(&ROOT.field(field), "");
+        }
+    }
+    let kind = text(object, "type");
+    if !matches!(kind, "Normal" | "Warning") {
+        faults.invalid(&ROOT.field("type"), kind, format!("has invalid value: {kind}"));
+    }
+}
+
+const NAME_PART: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
+                         alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
+                         '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+
 /// Objects of a size-limited map, such as parameters.
 pub(super) fn keys_are_given(faults: &mut Faults, object: &Value) {
     for (key, _) in entries(object, "parameters") {

@@ -97,10 +97,8 @@ fn source(faults: &mut Faults, path: &Path<'_>, volume: &Value) {
             continue;
         }
         match kind {
-            "emptyDir" => {
-                if Quantity::of(at(found, "sizeLimit")).is_some_and(Quantity::is_negative) {
-                    faults.forbidden(&path.field("sizeLimit"), "SizeLimit field must be a valid resource quantity");
-                }
+            "emptyDir" if Quantity::of(at(found, "sizeLimit")).is_some_and(Quantity::is_negative) => {
+                faults.forbidden(&path.field("sizeLimit"), "SizeLimit field must be a valid resource quantity");
             }
             "hostPath" => host_path(faults, &path, found),
             "secret" => {

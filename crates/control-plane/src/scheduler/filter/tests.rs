@@ -386,7 +386,7 @@ fn a_disk_named_in_the_pod_is_not_shared() {
 fn room_made_for_an_important_pod_is_kept_for_it() {
     let important =
         over(pod("vip", asking("3", "1Gi")), json!({"spec": {"priority": 10}, "status": {"nominatedNodeName": "n1"}}));
-    let cluster = cluster(&[node("n1", json!({}))], &[important.clone()]);
+    let cluster = cluster(&[node("n1", json!({}))], std::slice::from_ref(&important));
     assert_eq!(said(&cluster, &pod("p", asking("2", "1Gi"))), "n1: Insufficient cpu");
     let above = over(pod("p", asking("2", "1Gi")), json!({"spec": {"priority": 11}}));
     assert_eq!(said(&cluster, &above), "n1: fits");

@@ -160,11 +160,11 @@ pub(crate) fn update(picture: &Picture) -> Vec<Step> {
     }
 }
 
+/// The old pod of a node and the new one, where they are there.
+type OldAndNew<'a> = (Option<&'a Arc<PodFacts>>, Option<&'a Arc<PodFacts>>);
+
 /// At most one old and one new pod of a node, or None if there are more: those are `manage`'s to sort out.
-fn old_and_new<'a>(
-    picture: &Picture,
-    node: &'a NodeView,
-) -> Option<(Option<&'a Arc<PodFacts>>, Option<&'a Arc<PodFacts>>)> {
+fn old_and_new<'a>(picture: &Picture, node: &'a NodeView) -> Option<OldAndNew<'a>> {
     let present = node.pods.iter().filter(|pod| pod.deleted.is_none());
     let (new, old): (Vec<_>, Vec<_>) = present.partition(|pod| picture.is_updated(pod));
     (new.len() <= 1 && old.len() <= 1).then(|| (old.first().copied(), new.first().copied()))
