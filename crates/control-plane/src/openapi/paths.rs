@@ -127,6 +127,11 @@ impl Maker<'_> {
         self.put(item, "patch", "patch", "patch", scope, types::PATCH, name, &patch);
     }
 
+    /// Only built-in kinds know how to merge strategically, and kubectl chooses by this.
+    fn patches(&self) -> &'static [&'static str] {
+        if self.resource.custom.is_some() { &PATCHES[..3] } else { &PATCHES }
+    }
+
     #[expect(clippy::too_many_arguments, reason = "a row of the table of operations has this many columns")]
     fn put(
         &self,
@@ -163,7 +168,7 @@ impl Maker<'_> {
                 if !takes.is_empty() {
                     let taken = json!({ "schema": self.format.reference(takes) });
                     let content: Map<String, Value> = if takes == types::PATCH {
-                        PATCHES.iter().map(|media| ((*media).to_owned(), taken.clone())).collect()
+                        self.patches().iter().map(|media| ((*media).to_owned(), taken.clone())).collect()
                     } else {
                         Map::from_iter([("*/*".to_owned(), taken)])
                     };
@@ -173,7 +178,7 @@ impl Maker<'_> {
             Format::V2 => {
                 say("schemes", json!(["https"]));
                 say("produces", json!(["application/json"]));
-                say("consumes", if takes == types::PATCH { json!(PATCHES) } else { json!(["*/*"]) });
+                say("consumes", if takes == types::PATCH { json!(self.patches()) } else { json!(["*/*"]) });
                 say(
                     "responses",
                     json!({
