@@ -331,7 +331,8 @@ fn update(
         entry.fields.subtract(&difference.removed);
     }
     if !taken.is_empty() {
-        let time = Some(clock::seconds(writer.now));
+        // The real server forgets the time of a write through `scale`.
+        let time = (writer.subresource != "scale").then(|| clock::seconds(writer.now));
         match entries.iter_mut().find(|entry| entry.is(writer, Operation::Update)) {
             Some(entry) => {
                 entry.fields.unite(taken);

@@ -116,7 +116,8 @@ fn drawn_names_ages_and_addresses_are_alike() {
         ("creationTimestamp: \"2026-11-15T12:33:11Z\"", "creationTimestamp: \"TIME\""),
         ("Start Time:       Sun, 15 Nov 2026 12:33:11 +0000", "Start Time:  TIME"),
         ("uid: 28f1bb89-56f0-4493-a98d-9b8289015eae", "uid: UID"),
-        ("IP:  10.0.0.12", "IP:  ADDRESS"),
+        ("node 10.0.0.12", "node ADDRESS"),
+        ("IP:  10.0.0.12", "IP:"),
     ];
     for (said, alike) in cases {
         assert_eq!(line(said), alike);

@@ -27,6 +27,8 @@ pub(crate) enum How {
     LastLine,
     /// Again and again until the output is this.
     Until(String),
+    /// Again and again until it ends well.
+    UntilSuccess,
 }
 
 pub(crate) fn read(script: &str) -> Vec<Step> {
@@ -52,6 +54,7 @@ fn read_line(line: &str) -> Option<Step> {
         "last" => How::LastLine,
         "watch" => return Some(Step::Watch { line, arguments }),
         until => match until.strip_prefix("until ") {
+            Some("success") => How::UntilSuccess,
             Some("nothing") => How::Until(String::new()),
             Some(word) => How::Until(word.to_owned()),
             None => panic!("no way to run a step: {until}"),

@@ -59,7 +59,8 @@ impl Walker {
     fn take(&mut self, step: &Step) -> Option<Said> {
         match step {
             Step::Section(title) => Some(Said { step: format!("## {title}"), lines: Vec::new() }),
-            Step::Run { how: How::Until(word), line, arguments } => Some(self.wait(word, line, arguments)),
+            Step::Run { how: How::Until(word), line, arguments } => Some(self.wait(Some(word), line, arguments)),
+            Step::Run { how: How::UntilSuccess, line, arguments } => Some(self.wait(None, line, arguments)),
             Step::Run { how, line, arguments } => {
                 let mut lines = self.run(arguments);
                 match how {
@@ -72,7 +73,7 @@ impl Walker {
                         lines.extend(code);
                     }
                     How::LastLine => drop(lines.drain(..lines.len().saturating_sub(2))),
-                    How::Once | How::Until(_) => {}
+                    How::Once | How::Until(_) | How::UntilSuccess => {}
                 }
                 Some(Said { step: line.clone(), lines })
             }
@@ -96,18 +97,19 @@ impl Walker {
         lines
     }
 
-    /// Nothing when it came so; what was said instead when it did not.
-    fn wait(&self, word: &str, line: &str, arguments: &[String]) -> Said {
+    /// Nothing when it came so, or ended well where no word is asked for; what was said instead when it did not.
+    fn wait(&self, word: Option<&String>, line: &str, arguments: &[String]) -> Said {
         let deadline = Instant::now() + WAIT_MAX;
         let mut lines = Vec::new();
         loop {
             let output = self.command(arguments).output().unwrap();
-            if String::from_utf8_lossy(&output.stdout).trim() == word {
+            let said = String::from_utf8_lossy(&output.stdout);
+            if word.map_or(output.status.success(), |word| said.trim() == word) {
                 break;
             }
             if Instant::now() >= deadline {
                 let said = [output.stdout, output.stderr].concat();
-                lines.push(format!("waited in vain for {word:?}"));
+                lines.push(format!("waited in vain for {}", word.map_or("success", String::as_str)));
                 lines.extend(String::from_utf8_lossy(&said).lines().map(str::to_owned));
                 break;
             }

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::{Answer, Call, Written, bodies};
 use crate::error::{ApiError, ApiResult, FieldError};
+use crate::kind::Resource;
 use crate::managed;
 use crate::patch::{self, PatchType};
 use crate::schema::FieldValidation;
@@ -55,7 +56,7 @@ impl State {
         };
         let patched = patch::apply(&schema, patch_type, &old, &call.request.body, write.validation)?;
         let (mut new, mut warnings) = (patched.value, patched.warnings);
-        warnings.extend(bodies::prune(&call.resource, &mut new, write.validation)?);
+        warnings.extend(prune_patched(&call.resource, &mut new, write.validation)?);
         bodies::say_kind(&call.resource, &mut new);
         check_identity(call, &old, &new)?;
         // A patch that does not name a revision is for whichever is there.
@@ -127,6 +128,19 @@ impl State {
             ));
         }
         self.create_managed(&call.resource, &call.namespace, merged, write, Some(managed))
+    }
+}
+
+/// What a patch brings that its definition does not know is told of the whole that came out.
+fn prune_patched(resource: &Resource, new: &mut Value, mode: FieldValidation) -> ApiResult<Vec<String>> {
+    let whole = new.clone();
+    match (mode, bodies::prune(resource, new, FieldValidation::Warn)?) {
+        (FieldValidation::Strict, unknown) if !unknown.is_empty() => {
+            let why = format!("strict decoding error: {}", unknown.join(", "));
+            Err(ApiError::invalid("", "", "", &[FieldError::invalid("patch", whole.to_string(), why)]))
+        }
+        (FieldValidation::Warn, unknown) => Ok(unknown),
+        _ => Ok(Vec::new()),
     }
 }
 
