@@ -204,8 +204,8 @@ fn a_priority_class_is_validated_and_immutable(stage: &Stage) {
     let name = class(stage, "one", json!({"value": 5}));
     let answer = stage.client.patch(&format!("{classes}/{name}"), "merge", &json!({"value": 6})).unwrap();
     refused_with(&answer, 422, "Invalid");
-    assert_eq!(causes(&answer), ["FieldValueInvalid value"]);
-    assert!(answer.message().ends_with("value: Invalid value: 6: field is immutable"), "{}", answer.message());
+    assert_eq!(causes(&answer), ["FieldValueForbidden value"]);
+    assert!(answer.message().ends_with("value: Forbidden: may not be changed in an update."), "{}", answer.message());
 }
 
 fn an_unknown_service_account_is_refused(stage: &Stage) {

@@ -78,9 +78,11 @@ pub(super) fn priority_class(faults: &mut Faults, object: &Value) {
 }
 
 pub(super) fn priority_class_update(faults: &mut Faults, new: &Value, old: &Value) {
-    for field in ["value", "preemptionPolicy"] {
-        faults.immutable(&ROOT.field(field), at(new, field), at(old, field));
+    if int(new, "value").unwrap_or_default() != int(old, "value").unwrap_or_default() {
+        faults.forbidden(&ROOT.field("value"), "may not be changed in an update.");
     }
+    let field = "preemptionPolicy";
+    faults.immutable(&ROOT.field(field), at(new, field), at(old, field));
 }
 
 pub(super) fn lease(faults: &mut Faults, object: &Value) {
