@@ -52,6 +52,9 @@ struct Tally {
     n_nowhere: usize,
 }
 
+/// What each node says.
+type Said = Vec<(String, Verdict)>;
+
 /// What one of the two says about a pod.
 #[derive(Debug, PartialEq, Eq)]
 struct Opinion {
@@ -297,7 +300,7 @@ fn our_opinion(cluster: &Cluster, pod: &Value) -> Opinion {
 }
 
 /// The nodes that would do, and what all say once those are turned down.
-fn our_verdicts(facts: &PodFacts, cluster: &Cluster) -> Result<(BTreeSet<String>, Vec<(String, Verdict)>), Setback> {
+fn our_verdicts(facts: &PodFacts, cluster: &Cluster) -> Result<(BTreeSet<String>, Said), Setback> {
     let (mut fitting, mut all) = (BTreeSet::new(), verdicts(facts, cluster)?);
     for (node, verdict) in &mut all {
         if *verdict == Verdict::Fits {

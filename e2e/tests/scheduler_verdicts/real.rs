@@ -136,10 +136,10 @@ fn read_request(reader: &mut BufReader<&TcpStream>) -> Option<Vec<u8>> {
         if line.trim_end().is_empty() {
             break;
         }
-        if let Some((name, value)) = line.split_once(':') {
-            if name.eq_ignore_ascii_case("content-length") {
-                length = value.trim().parse().ok()?;
-            }
+        if let Some((name, value)) = line.split_once(':')
+            && name.eq_ignore_ascii_case("content-length")
+        {
+            length = value.trim().parse().ok()?;
         }
     }
     let mut body = vec![0; length];
