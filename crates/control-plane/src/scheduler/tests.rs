@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 use super::Scheduler;
 use super::testing::{asking, node, over, pod};
 use crate::clock::Clock;
-use crate::drive::{Drive, Round};
+use crate::drive::{Controller, Drive, Round};
 use crate::request::Request;
 use crate::rest::Body;
 use crate::server::Server;
+use crate::volumes::{self, VolumeOptions};
 
 struct Stage {
     server: Server,
@@ -20,9 +21,15 @@ struct Stage {
 
 impl Stage {
     fn new(seed: u64) -> Self {
+        Self::beside(seed, Vec::new())
+    }
+
+    /// The scheduler beside others.
+    fn beside(seed: u64, mut controllers: Vec<Box<dyn Controller>>) -> Self {
         let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
         let server = Server::new(clock.clone(), seed);
-        let world = Self { server, drive: Drive::new(vec![Box::new(Scheduler::new())], seed), clock };
+        controllers.push(Box::new(Scheduler::new()));
+        let world = Self { server, drive: Drive::new(controllers, seed), clock };
         // No other controller is here to make the account that pods run as.
         world.ask("POST", "/api/v1/namespaces/default/serviceaccounts", &json!({ "metadata": { "name": "default" } }));
         world
@@ -210,6 +217,46 @@ fn a_claim_that_waits_for_its_pod_is_told_the_node_and_waited_for() {
         &json!({"metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}, "spec": {"volumeName": "made"}}));
     stage.settle();
     assert_eq!(stage.pod("p")["spec"]["nodeName"], "n1");
+}
+
+#[test]
+fn volumes_are_made_or_found_where_the_pod_goes() {
+    let mut stage = Stage::beside(1, volumes::controllers(&VolumeOptions::default()));
+    for (name, zone) in [("n1", "a"), ("n2", "b")] {
+        stage.add_node(name, json!({"metadata": {"labels": {"topology.kubernetes.io/zone": zone}}}));
+    }
+    for (name, provisioner) in [("made", "csi.test"), ("found", "kubernetes.io/no-provisioner")] {
+        let class = json!({"metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"});
+        stage.ask("POST", "/apis/storage.k8s.io/v1/storageclasses", &class);
+        let claim = json!({"metadata": {"name": name}, "spec": {"accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": name}});
+        stage.ask("POST", "/api/v1/namespaces/default/persistentvolumeclaims", &claim);
+    }
+    let terms =
+        json!([{"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["b"]}]}]);
+    stage.ask(
+        "POST",
+        "/api/v1/persistentvolumes",
+        &json!({"metadata": {"name": "disk"}, "spec": {"capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"], "storageClassName": "found", "local": {"path": "/disk"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}}),
+    );
+    stage.settle();
+    stage.add_pod(
+        "p",
+        json!({"spec": {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "made"}},
+        {"name": "w", "persistentVolumeClaim": {"claimName": "found"}}]}}),
+    );
+    stage.settle();
+    for _ in 0..60 {
+        stage.clock.advance(SignedDuration::from_secs(1));
+        stage.settle();
+    }
+    assert_eq!(stage.pod("p")["spec"]["nodeName"], "n2", "{:?}", stage.told("p"));
+    for name in ["made", "found"] {
+        let claim = stage.get(&format!("/api/v1/namespaces/default/persistentvolumeclaims/{name}"));
+        assert_eq!(claim["status"]["phase"], "Bound", "{claim}");
+    }
 }
 
 #[test]
