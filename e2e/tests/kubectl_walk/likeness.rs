@@ -33,7 +33,9 @@ static SPACES: LazyLock<Regex> = LazyLock::new(|| Regex::new(" {2,}|\t+").expect
 
 /// The lines of an output without what may differ.
 pub(crate) fn of(output: &str) -> Vec<String> {
-    let mut lines: Vec<String> = output.lines().map(line).collect();
+    // kubectl may or may not log that it ended a watch while it read from it.
+    let is_log = |line: &&str| line.contains("reflector.go") && line.contains("context canceled");
+    let mut lines: Vec<String> = output.lines().filter(|line| !is_log(line)).map(line).collect();
     if lines.iter().any(|line| line.starts_with("Events:")) {
         leave_out_of_description(&mut lines);
         sort_events(&mut lines);
