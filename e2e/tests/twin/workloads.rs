@@ -15,6 +15,8 @@ crate::tests!(
     a_rollout_without_progress_runs_out_of_time,
     scaling_a_deployment_scales_its_set,
     old_sets_beyond_the_limit_are_deleted,
+    pods_that_may_not_be_created_are_told_of_until_they_may,
+    a_deployment_resized_amid_a_rollout_keeps_its_proportions,
     a_replica_set_adopts_what_it_selects_and_releases_what_it_does_not,
     the_cheapest_pod_is_given_up_first,
     a_replication_controller_keeps_its_pods,
@@ -360,6 +362,60 @@ fn old_sets_beyond_the_limit_are_deleted(stage: &Stage) {
     stage.wait_for("two sets to be left", || sets(stage).len() == 2);
     assert!(sets(stage).iter().any(|set| set["metadata"]["name"] == newest.as_str()));
     set_of_revision(stage, "3");
+}
+
+fn pods_that_may_not_be_created_are_told_of_until_they_may(stage: &Stage) {
+    let mut body = workload(stage, "Deployment", "web", &json!({"replicas": 1}));
+    body["spec"]["template"]["spec"]["serviceAccountName"] = json!("nobody");
+    stage.create(&stage.at("apps/v1", "deployments"), &body);
+    let web = stage.object("apps/v1", "deployments", "web");
+    let set = set_of_revision(stage, "1");
+    let why = format!(
+        "pods \"{set}-\" is forbidden: error looking up service account {}/nobody: serviceaccount \"nobody\" not found",
+        stage.namespace
+    );
+    let failing = format!("ReplicaFailure=True FailedCreate: {why}");
+    let path = stage.object("apps/v1", "replicasets", &set);
+    assert_eq!(conditions(&wait_condition(stage, &path, "ReplicaFailure")), [failing.clone()]);
+    assert!(conditions(&wait_condition(stage, &web, "ReplicaFailure")).contains(&failing));
+    stage.wait_for("the trouble to be told", || {
+        events(stage, "ReplicaSet", &set).contains(&format!("Warning FailedCreate: Error creating: {why}"))
+    });
+    stage.create(&stage.at("v1", "serviceaccounts"), &json!({"metadata": {"name": "nobody"}}));
+    let set = wait_status(stage, &path, &[("replicas", 1)]);
+    assert_eq!(conditions(&set), Vec::<String>::new());
+    stage.wait_for("the deployment to be out of trouble", || {
+        !conditions(&stage.read(&web)).iter().any(|told| told.starts_with("ReplicaFailure"))
+    });
+}
+
+fn a_deployment_resized_amid_a_rollout_keeps_its_proportions(stage: &Stage) {
+    stage.add_node("a", |_| {});
+    let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 3, "maxUnavailable": 2}});
+    let web = deployment(stage, &json!({"replicas": 10, "strategy": strategy}));
+    wait_status(stage, &web, &[("availableReplicas", 10)]);
+    // No node takes the new ones.
+    let mut stuck = template(stage, "web:2");
+    stuck["spec"]["nodeSelector"]["no"] = json!("where");
+    stage.patch(&web, "merge", &json!({"spec": {"template": stuck}}));
+    let sizes = |stage: &Stage, one: i64, two: i64| {
+        for (revision, size) in [("1", one), ("2", two)] {
+            let path = stage.object("apps/v1", "replicasets", &set_of_revision(stage, revision));
+            wait_status(stage, &path, &[("replicas", size)]);
+        }
+    };
+    sizes(stage, 8, 5);
+    stage.patch(&format!("{web}/scale"), "merge", &json!({"spec": {"replicas": 15}}));
+    sizes(stage, 11, 7);
+    stage.patch(&format!("{web}/scale"), "merge", &json!({"spec": {"replicas": 5}}));
+    // Both shrink in proportion, and then the rollout goes on: three of five have to be available.
+    sizes(stage, 3, 5);
+    let (one, two) = (set_of_revision(stage, "1"), set_of_revision(stage, "2"));
+    let told = events(stage, "Deployment", "web");
+    for (way, set, from, to) in [("up", &one, 8, 11), ("up", &two, 5, 7), ("down", &one, 11, 5), ("down", &two, 7, 3)] {
+        let expected = format!("Normal ScalingReplicaSet: Scaled {way} replica set {set} from {from} to {to}");
+        assert!(told.contains(&expected), "{expected} in {told:?}");
+    }
 }
 
 fn a_replica_set_adopts_what_it_selects_and_releases_what_it_does_not(stage: &Stage) {

@@ -106,10 +106,13 @@ impl State {
         }
         default(resource, &mut object);
         let managed = applied.unwrap_or_else(|| self.tracked(resource, None, &mut object, write));
+        let is_named = !meta(&object, "name").is_empty();
         self.fill_metadata(resource, namespace, &mut object);
         let name = meta(&object, "name").to_owned();
         self.check_namespace(resource, namespace, &name)?;
-        admit::create(self, resource, &mut object, namespace, &name)?;
+        // Whoever completes an object comes before its name is generated, and speaks of the prefix.
+        let spoken = if is_named { name.clone() } else { meta(&object, "generateName").to_owned() };
+        admit::create(self, resource, &mut object, namespace, &spoken)?;
         default(resource, &mut object);
         // After admission: a pod's quality of service follows from the limits it was given there.
         prepare_create(resource, &mut object);

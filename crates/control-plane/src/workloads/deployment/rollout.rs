@@ -137,6 +137,11 @@ pub(crate) fn step_down(wish: &Wish, new: &Set, old: &[Set]) -> Vec<Resize> {
     old.sort_by(|a, b| a.created.cmp(&b.created).then_with(|| a.name.cmp(&b.name)));
     let before: Vec<i32> = old.iter().map(|set| set.wanted).collect();
 
+    // A set that was just made smaller still tells of the pods that it is giving up: they are not to be counted on.
+    if old.iter().any(|set| set.available > set.wanted) {
+        return Vec::new();
+    }
+    let new = &Set { available: new.available.min(new.wanted), ..new.clone() };
     // Pods of the new set that are not available yet must not cost old ones that are.
     let budget = new.wanted.saturating_add(total(&old)) - wish.min_available() - (new.wanted - new.available);
     if budget <= 0 {
@@ -307,6 +312,10 @@ mod tests {
             (10, 2, "new 8/7", "bad 5/0", "bad->1"),
             (10, 2, "new 10/10", "a 1/1, b 2/2", "a->0 b->0"),
             (3, 1, "new 1/0", "a 0/0", ""),
+            // Just made smaller: what it tells is not true any more.
+            (5, 2, "new 3/0", "old 5/11", ""),
+            (5, 2, "new 3/7", "old 4/4", "old->0"),
+            (5, 2, "new 3/0", "old 5/5", "old->3"),
         ] {
             let moves = step_down(&wish(replicas, 0, unavailable), &sets(new)[0], &sets(old));
             assert_eq!(told(&moves), expected, "{replicas} {unavailable} {new} {old}");
