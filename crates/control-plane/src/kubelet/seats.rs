@@ -225,6 +225,7 @@ impl Kubelets {
         if renewed.is_err_and(|error| error.code == 404)
             && let Some(node) = hands.get::<Node>("", name)
         {
+            // Where even that fails, the next renewal tries again.
             let _ = hands.create(&lease(&node, now));
         }
         self.agenda.set(Due::Lease(name.to_owned()), after(now, self.options.lease_every));

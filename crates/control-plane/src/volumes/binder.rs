@@ -13,7 +13,7 @@ use serde_json::json;
 use super::VolumeOptions;
 use super::matching::{best_match, class_of_claim, is_for, satisfies};
 use super::provision::{PROVISIONED_BY, PROVISIONER_FINALIZER, ZONE, place, reference, volume};
-use super::users::Users;
+use super::users::{User, Users};
 use crate::drive::Controller;
 use crate::error::ApiResult;
 use crate::hands::{Event, Hands};
@@ -188,10 +188,10 @@ impl Binder {
         let is_owned_by = |pod: &Key| {
             claim.metadata.owner_references.iter().flatten().any(|owner| owner.kind == "Pod" && owner.name == pod.name)
         };
-        let is_used = self
-            .users
-            .of(key)
-            .any(|(pod, user)| !(user.node.is_empty() || user.is_finished && user.has_ephemeral && is_owned_by(pod)));
+        // A pod that was never scheduled does not hold its claim, nor does a finished one hold the claim that was made for it.
+        let is_over = |pod: &Key, user: &User| user.is_finished && user.has_ephemeral && is_owned_by(pod);
+        let mut users = self.users.of(key).filter(|(_, user)| !user.node.is_empty());
+        let is_used = users.any(|(pod, user)| !is_over(pod, user));
         if !has_finalizer || is_used {
             return false;
         }
