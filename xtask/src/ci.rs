@@ -49,7 +49,7 @@ pub(crate) fn run() -> Result<()> {
     })?;
     stage("generated files", crds::check)?;
     println!("\n── all stages passed in {}", seconds(started));
-    for line in &tests.summaries {
+    for line in tests.summaries.iter().chain(&tests.twins) {
         println!("{line}");
     }
     println!(
@@ -91,6 +91,8 @@ struct Tests {
     failed: usize,
     ignored: usize,
     of_documents: usize,
+    /// What the twin tests say of each stage.
+    twins: Vec<String>,
 }
 
 /// Runs the tests, shows what they print, and keeps count.
@@ -119,6 +121,9 @@ impl Tests {
         if let Some(name) = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... ok")) {
             let name = name.rsplit("::").next().unwrap_or(name);
             self.of_documents += usize::from(is_of_documents(name));
+        }
+        if line.starts_with("twin tests on ") {
+            self.twins.push(line.to_owned());
         }
         if !line.starts_with("test result: ") {
             return;
@@ -176,12 +181,14 @@ mod tests {
             "test d2_words_only ... ok",
             "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s",
             "test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s",
+            "twin tests on real: 3 passed, 0 failed",
             "test result: FAILED. 4 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.10s",
         ] {
             tests.read(line);
         }
         assert_eq!((tests.passed, tests.failed, tests.ignored, tests.of_documents), (7, 2, 1, 2));
         assert_eq!(tests.summaries.len(), 2, "empty binaries are left out");
+        assert_eq!(tests.twins, ["twin tests on real: 3 passed, 0 failed"]);
     }
 
     #[test]
