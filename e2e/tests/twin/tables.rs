@@ -200,7 +200,7 @@ fn metadata_alone_can_be_asked_for(stage: &Stage) {
 fn a_format_that_nobody_knows_is_not_acceptable(stage: &Stage) {
     let answer = stage.client.call("GET", &stage.pods()).header("Accept", "image/png").send().unwrap();
     refused_with(&answer, 406, "NotAcceptable");
-    assert!(answer.message().starts_with("406: Not Acceptable\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf"), "{}", answer.message());
+    assert!(answer.message().starts_with("406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf"), "{}", answer.message());
     let answer = partial(stage, &stage.pods(), "Poem");
     refused_with(&answer, 406, "NotAcceptable");
 }

@@ -173,7 +173,12 @@ fn identity_cannot_be_changed(stage: &Stage) {
         r#"ConfigMap "one" is invalid: [metadata.deletionTimestamp: Invalid value: "2001-01-01T00:00:00Z": field is immutable, metadata.deletionGracePeriodSeconds: Invalid value: 7: field is immutable]"#,
     );
     let answer = stage.client.patch(&path, "merge", &json!({"metadata": {"uid": "x"}})).unwrap();
-    refused_with(&answer, 409, "Conflict");
+    refused(
+        &answer,
+        422,
+        "Invalid",
+        r#"ConfigMap "one" is invalid: metadata.uid: Invalid value: "x": field is immutable"#,
+    );
     let answer = stage.client.patch(&path, "merge", &json!({"metadata": {"name": "two"}})).unwrap();
     refused_with(&answer, 400, "BadRequest");
     let answer = stage.client.patch(&path, "merge", &json!({"metadata": {"namespace": "elsewhere"}})).unwrap();

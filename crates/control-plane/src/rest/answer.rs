@@ -110,7 +110,7 @@ pub(crate) fn check_accept(accept: &str) -> ApiResult<()> {
     Err(ApiError::new(
         406,
         "NotAcceptable",
-        "406: Not Acceptable\nAvailable representations: application/json, application/yaml, \
+        "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, \
          application/vnd.kubernetes.protobuf",
     ))
 }

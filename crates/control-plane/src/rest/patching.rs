@@ -59,6 +59,11 @@ impl State {
         warnings.extend(prune_patched(&call.resource, &mut new, write.validation)?);
         bodies::say_kind(&call.resource, &mut new);
         check_identity(call, &old, &new)?;
+        let uid = meta(&new, "uid");
+        if uid != live.uid && !uid.is_empty() {
+            let error = FieldError::invalid("metadata.uid", uid, "field is immutable");
+            return Err(ApiError::invalid(&call.resource.group, &call.resource.kind, &call.name, &[error]));
+        }
         // A patch that does not name a revision is for whichever is there.
         if meta(&new, "resourceVersion").is_empty() {
             set_meta(&mut new, "resourceVersion", live.revision.to_string());
