@@ -196,6 +196,9 @@ impl State {
 
 pub(super) fn row(resource: &Resource, object: &Value, include: &str, now: jiff::Timestamp) -> Value {
     let mut row = json!({ "cells": table::cells(resource, object, now) });
+    if let Some(conditions) = table::conditions(resource, object) {
+        row["conditions"] = conditions;
+    }
     match include {
         "None" => {}
         "Object" => row["object"] = object.clone(),
