@@ -25,6 +25,7 @@ mod discovery;
 mod dryrun;
 mod errors;
 mod events;
+mod jobs;
 mod lists;
 mod namespaces;
 mod nodes;
@@ -83,6 +84,7 @@ const MODULES: &[(&str, &[Test])] = &[
     ("nodes", nodes::TESTS),
     ("volumes", volumes::TESTS),
     ("workloads", workloads::TESTS),
+    ("jobs", jobs::TESTS),
 ];
 
 fn main() -> ExitCode {

@@ -28,14 +28,6 @@ crate::tests!(
     the_pod_of_a_daemon_set_is_made_for_its_node,
     a_daemon_set_replaces_its_pods_and_keeps_revisions,
     a_daemon_set_on_delete_waits_for_the_deletion,
-    a_job_completes,
-    the_pods_of_an_indexed_job_know_their_index,
-    a_job_whose_pod_fails_too_often_fails,
-    a_failure_policy_can_fail_a_job_at_once,
-    a_suspended_job_has_no_pods_until_it_is_resumed,
-    a_job_past_its_deadline_loses_its_pods,
-    a_finished_job_is_deleted_when_its_time_has_come,
-    a_cron_job_starts_a_job,
     a_budget_of_a_deployment_counts_its_replicas,
     a_budget_of_daemons_cannot_be_calculated,
     a_budget_without_pods_allows_nothing,
@@ -43,7 +35,7 @@ crate::tests!(
 );
 
 /// A template whose pods run on this test's nodes.
-fn template(stage: &Stage, image: &str) -> Value {
+pub(crate) fn template(stage: &Stage, image: &str) -> Value {
     json!({"metadata": {"labels": {"app": "web"}}, "spec": {
         "containers": [{"name": "web", "image": image}],
         "terminationGracePeriodSeconds": 0,
@@ -61,12 +53,12 @@ fn workload(stage: &Stage, kind: &str, name: &str, more: &Value) -> Value {
     object
 }
 
-fn text(value: &Value) -> String {
+pub(crate) fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
 /// Without the times in it.
-fn timeless(value: &Value) -> Value {
+pub(crate) fn timeless(value: &Value) -> Value {
     const TIMES: [&str; 8] = [
         "lastTransitionTime",
         "lastUpdateTime",
@@ -89,7 +81,7 @@ fn timeless(value: &Value) -> Value {
 }
 
 /// Each condition as `type=status reason: message`.
-fn conditions(object: &Value) -> Vec<String> {
+pub(crate) fn conditions(object: &Value) -> Vec<String> {
     let all = object["status"]["conditions"].as_array().into_iter().flatten();
     let told = |c: &Value| {
         format!("{}={} {}: {}", text(&c["type"]), text(&c["status"]), text(&c["reason"]), text(&c["message"]))
@@ -99,12 +91,12 @@ fn conditions(object: &Value) -> Vec<String> {
     all
 }
 
-fn items(stage: &Stage, path: &str) -> Vec<Value> {
+pub(crate) fn items(stage: &Stage, path: &str) -> Vec<Value> {
     stage.read(path)["items"].as_array().unwrap().clone()
 }
 
 /// What was told about an object, each as `type reason: message`, the first first.
-fn events(stage: &Stage, kind: &str, name: &str) -> Vec<String> {
+pub(crate) fn events(stage: &Stage, kind: &str, name: &str) -> Vec<String> {
     let query = format!("fieldSelector=involvedObject.kind={kind},involvedObject.name={name}");
     let mut all = items(stage, &format!("{}?{query}", stage.at("v1", "events")));
     all.sort_by_key(|event| text(&event["metadata"]["resourceVersion"]).parse::<u64>().unwrap());
@@ -127,7 +119,7 @@ fn expect_events(stage: &Stage, kind: &str, name: &str, expected: &[String]) {
 }
 
 #[track_caller]
-fn wait_status(stage: &Stage, path: &str, counts: &[(&str, i64)]) -> Value {
+pub(crate) fn wait_status(stage: &Stage, path: &str, counts: &[(&str, i64)]) -> Value {
     let mut last = Value::Null;
     let what = format!("{path} to have {counts:?}");
     stage.wait_some(&what, || {
@@ -140,17 +132,11 @@ fn wait_status(stage: &Stage, path: &str, counts: &[(&str, i64)]) -> Value {
 }
 
 #[track_caller]
-fn wait_condition(stage: &Stage, path: &str, start: &str) -> Value {
+pub(crate) fn wait_condition(stage: &Stage, path: &str, start: &str) -> Value {
     stage.wait_some(&format!("{path} to say {start}"), || {
         let object = stage.read(path);
         conditions(&object).iter().any(|told| told.starts_with(start)).then_some(object)
     })
-}
-
-/// Sets a pod's status, as its kubelet would.
-#[track_caller]
-fn set_status(stage: &Stage, pod: &str, status: &Value) {
-    stage.patch(&format!("{}/{pod}/status", stage.pods()), "merge", &json!({"status": status}));
 }
 
 fn deployment(stage: &Stage, more: &Value) -> String {
@@ -677,173 +663,6 @@ fn a_daemon_set_on_delete_waits_for_the_deletion(stage: &Stage) {
     let pod = text(&items(stage, &stage.pods())[0]["metadata"]["name"]);
     stage.delete(&format!("{}/{pod}", stage.pods()));
     wait_status(stage, &web, &[("numberAvailable", 1), ("updatedNumberScheduled", 1)]);
-}
-
-fn job(stage: &Stage, more: &Value) -> String {
-    let mut template = template(stage, "web:1");
-    template["spec"]["restartPolicy"] = json!("Never");
-    let mut body =
-        json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "sum"}, "spec": {"template": template}});
-    for (key, value) in more.as_object().unwrap() {
-        body["spec"][key] = value.clone();
-    }
-    stage.create(&stage.at("batch/v1", "jobs"), &body);
-    stage.object("batch/v1", "jobs", "sum")
-}
-
-fn a_job_completes(stage: &Stage) {
-    stage.add_node("a", |_| {});
-    let sum = job(stage, &json!({"completions": 2, "parallelism": 1}));
-    let done = wait_condition(stage, &sum, "Complete=True");
-    let mut status = timeless(&done["status"]);
-    status["conditions"].as_array_mut().unwrap().sort_by_key(|condition| text(&condition["type"]));
-    let condition = |kind: &str| {
-        json!({"type": kind, "status": "True", "reason": "CompletionsReached",
-            "message": "Reached expected number of succeeded pods"})
-    };
-    assert_eq!(
-        status,
-        json!({"succeeded": 2, "ready": 0, "terminating": 0, "uncountedTerminatedPods": {},
-            "conditions": [condition("Complete"), condition("SuccessCriteriaMet")]})
-    );
-    assert!(done["status"]["startTime"].is_string() && done["status"]["completionTime"].is_string());
-    let pods = items(stage, &stage.pods());
-    let uid = &done["metadata"]["uid"];
-    for pod in &pods {
-        assert!(pod["metadata"]["finalizers"].is_null(), "{pod}");
-        assert_eq!(
-            pod["metadata"]["labels"],
-            json!({"app": "web", "batch.kubernetes.io/controller-uid": uid, "batch.kubernetes.io/job-name": "sum",
-                "controller-uid": uid, "job-name": "sum"})
-        );
-    }
-    stage.wait_for("its end to be told", || events(stage, "Job", "sum").len() == 3);
-    let told = events(stage, "Job", "sum");
-    assert!(told[..2].iter().all(|event| event.starts_with("Normal SuccessfulCreate: Created pod: sum-")), "{told:?}");
-    assert_eq!(told[2], "Normal Completed: Job completed");
-}
-
-fn the_pods_of_an_indexed_job_know_their_index(stage: &Stage) {
-    let sum = job(stage, &json!({"completions": 3, "parallelism": 2, "completionMode": "Indexed"}));
-    wait_status(stage, &sum, &[("active", 2)]);
-    let mut pods = items(stage, &stage.pods());
-    pods.sort_by_key(|pod| text(&pod["metadata"]["name"]));
-    for (index, pod) in pods.iter().enumerate() {
-        let index = index.to_string();
-        let label = "batch.kubernetes.io/job-completion-index";
-        assert_eq!(pod["metadata"]["generateName"], format!("sum-{index}-"));
-        assert_eq!(pod["metadata"]["labels"][label], index.as_str());
-        assert_eq!(pod["metadata"]["annotations"][label], index.as_str());
-        assert_eq!(pod["metadata"]["finalizers"], json!(["batch.kubernetes.io/job-tracking"]));
-        assert_eq!(pod["spec"]["hostname"], format!("sum-{index}"));
-        assert_eq!(
-            pod["spec"]["containers"][0]["env"],
-            json!([{"name": "JOB_COMPLETION_INDEX", "valueFrom": {"fieldRef": {
-                "apiVersion": "v1", "fieldPath": "metadata.labels['batch.kubernetes.io/job-completion-index']"}}}])
-        );
-    }
-    set_status(stage, &text(&pods[1]["metadata"]["name"]), &json!({"phase": "Succeeded"}));
-    let next = wait_status(stage, &sum, &[("succeeded", 1), ("active", 2)]);
-    assert_eq!(next["status"]["completedIndexes"], "1");
-    stage.add_node("a", |_| {});
-    let done = wait_condition(stage, &sum, "Complete=True");
-    assert_eq!(done["status"]["completedIndexes"], "0-2");
-}
-
-fn a_job_whose_pod_fails_too_often_fails(stage: &Stage) {
-    let sum = job(stage, &json!({"backoffLimit": 0, "parallelism": 2, "completions": 2}));
-    wait_status(stage, &sum, &[("active", 2)]);
-    let pod = text(&items(stage, &stage.pods())[0]["metadata"]["name"]);
-    set_status(stage, &pod, &json!({"phase": "Failed"}));
-    let failed = wait_condition(stage, &sum, "Failed=True");
-    let why = "BackoffLimitExceeded: Job has reached the specified backoff limit";
-    assert_eq!(conditions(&failed), [format!("Failed=True {why}"), format!("FailureTarget=True {why}")]);
-    let status = timeless(&failed["status"]);
-    assert_eq!(
-        (&status["failed"], &status["active"], &status["ready"]),
-        (&json!(2), &Value::Null, &json!(0)),
-        "{status}"
-    );
-    stage.wait_for("its end to be told", || {
-        events(stage, "Job", "sum").last().is_some_and(|event| *event == format!("Warning {why}"))
-    });
-    let told = events(stage, "Job", "sum");
-    assert!(told.iter().any(|event| event.starts_with("Normal SuccessfulDelete: Deleted pod: sum-")), "{told:?}");
-}
-
-fn a_failure_policy_can_fail_a_job_at_once(stage: &Stage) {
-    let rules = json!([{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}]);
-    let sum = job(stage, &json!({"backoffLimit": 5, "podFailurePolicy": {"rules": rules}}));
-    wait_status(stage, &sum, &[("active", 1)]);
-    let pod = text(&items(stage, &stage.pods())[0]["metadata"]["name"]);
-    let container = json!({"name": "web", "image": "web:1", "imageID": "", "ready": false, "restartCount": 0,
-        "state": {"terminated": {"exitCode": 42}}});
-    set_status(stage, &pod, &json!({"phase": "Failed", "containerStatuses": [container]}));
-    let failed = wait_condition(stage, &sum, "Failed=True");
-    let why = format!(
-        "PodFailurePolicy: Container web for pod {}/{pod} failed with exit code 42 matching FailJob rule at index 0",
-        stage.namespace
-    );
-    assert_eq!(conditions(&failed), [format!("Failed=True {why}"), format!("FailureTarget=True {why}")]);
-}
-
-fn a_suspended_job_has_no_pods_until_it_is_resumed(stage: &Stage) {
-    let sum = job(stage, &json!({"suspend": true}));
-    let held = wait_condition(stage, &sum, "Suspended=True JobSuspended: Job suspended");
-    assert!(held["status"]["startTime"].is_null());
-    assert!(items(stage, &stage.pods()).is_empty());
-    stage.patch(&sum, "merge", &json!({"spec": {"suspend": false}}));
-    wait_condition(stage, &sum, "Suspended=False JobResumed: Job resumed");
-    let going = wait_status(stage, &sum, &[("active", 1)]);
-    assert!(going["status"]["startTime"].is_string());
-    stage.patch(&sum, "merge", &json!({"spec": {"suspend": true}}));
-    stage.wait_for("the pod to go", || items(stage, &stage.pods()).is_empty());
-    wait_status(stage, &sum, &[("active", 0)]);
-}
-
-fn a_job_past_its_deadline_loses_its_pods(stage: &Stage) {
-    let sum = job(stage, &json!({"activeDeadlineSeconds": 1}));
-    let failed = wait_condition(stage, &sum, "Failed=True");
-    let why = "DeadlineExceeded: Job was active longer than specified deadline";
-    assert_eq!(conditions(&failed), [format!("Failed=True {why}"), format!("FailureTarget=True {why}")]);
-    stage.wait_for("the pod to go", || items(stage, &stage.pods()).is_empty());
-}
-
-fn a_finished_job_is_deleted_when_its_time_has_come(stage: &Stage) {
-    stage.add_node("a", |_| {});
-    let sum = job(stage, &json!({"ttlSecondsAfterFinished": 0}));
-    stage.wait_for("the job and its pod to go", || stage.is_gone(&sum) && items(stage, &stage.pods()).is_empty());
-}
-
-fn a_cron_job_starts_a_job(stage: &Stage) {
-    let mut template = template(stage, "web:1");
-    template["spec"]["restartPolicy"] = json!("Never");
-    let path = stage.at("batch/v1", "cronjobs");
-    let spec = json!({"schedule": "@every 1s", "concurrencyPolicy": "Forbid",
-        "jobTemplate": {"metadata": {"labels": {"a": "b"}}, "spec": {"template": template}}});
-    let tick = stage.create(
-        &path,
-        &json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "tick"}, "spec": spec}),
-    );
-    let jobs = stage.at("batch/v1", "jobs");
-    let job = stage.wait_some("a job to be started", || items(stage, &jobs).into_iter().next());
-    let name = text(&job["metadata"]["name"]);
-    assert!(Regex::new("^tick-[0-9]{8}$").unwrap().is_match(&name), "{name}");
-    assert_eq!(job["metadata"]["labels"]["a"], "b");
-    let at = text(&job["metadata"]["annotations"]["batch.kubernetes.io/cronjob-scheduled-timestamp"]);
-    assert!(Regex::new("^20[0-9-]+T[0-9:]+Z$").unwrap().is_match(&at), "{at}");
-    assert_eq!(job["metadata"]["ownerReferences"][0]["uid"], tick["metadata"]["uid"]);
-    let known = stage.wait_some("the job to be known as active", || {
-        let tick = stage.read(&format!("{path}/tick"));
-        tick["status"]["active"].as_array().map(|active| active[0].clone())
-    });
-    assert_eq!(
-        (&known["kind"], &known["name"], &known["uid"], &known["namespace"]),
-        (&json!("Job"), &json!(name), &job["metadata"]["uid"], &json!(stage.namespace))
-    );
-    stage.wait_for("the job to be told of", || {
-        events(stage, "CronJob", "tick").contains(&format!("Normal SuccessfulCreate: Created job {name}"))
-    });
 }
 
 fn budget(stage: &Stage, more: &Value) -> String {
