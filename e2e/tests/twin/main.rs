@@ -30,6 +30,7 @@ mod lists;
 mod namespaces;
 mod nodes;
 mod patches;
+mod scheduling;
 mod subresources;
 mod tables;
 mod updates;
@@ -81,6 +82,7 @@ const MODULES: &[(&str, &[Test])] = &[
     ("admission", admission::TESTS),
     ("definitions", definitions::TESTS),
     ("errors", errors::TESTS),
+    ("scheduling", scheduling::TESTS),
     ("nodes", nodes::TESTS),
     ("volumes", volumes::TESTS),
     ("workloads", workloads::TESTS),
