@@ -17,7 +17,7 @@ const EVENTS_MAX: usize = 100_000;
 
 pub(crate) struct Rehearsal {
     plane: ControlPlane,
-    watches: Vec<Box<Watch>>,
+    watches: Vec<Watch>,
     /// Hears of every ConfigMap since `since`.
     witness: Box<Watch>,
     since: u64,
@@ -55,7 +55,7 @@ impl Rehearsal {
         }
         if let Body::Watch(watch) = answer.body {
             assert_eq!(answer.status, 200, "{}", about());
-            self.watches.push(watch);
+            self.watches.push(*watch);
             if self.watches.len() > WATCHES_MAX {
                 self.watches.remove(0);
             }

@@ -9,10 +9,7 @@
 //! {"data": null}
 //! ```
 
-#[path = "control_plane.rs"]
-mod control_plane;
-
-use control_plane::{Rehearsal, request};
+use crate::control_plane::{Rehearsal, request};
 
 pub(crate) fn check(text: &str) {
     let mut rehearsal = Rehearsal::new();

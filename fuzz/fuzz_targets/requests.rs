@@ -4,5 +4,7 @@
 
 #[path = "../checks/requests.rs"]
 mod checks;
+#[path = "../checks/control_plane.rs"]
+mod control_plane;
 
 libfuzzer_sys::fuzz_target!(|text: &str| checks::check(text));

@@ -4,5 +4,7 @@
 
 #[path = "../checks/walk.rs"]
 mod checks;
+#[path = "../checks/control_plane.rs"]
+mod control_plane;
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| checks::check(input));

@@ -107,12 +107,12 @@ pub(crate) fn run() -> Result<()> {
 fn table() -> Result<String> {
     let cache = module_cache()?;
     let mut messages = Messages::new();
-    for (short, package, folder) in PACKAGES {
+    for (short, _, folder) in PACKAGES {
         let twin = KUBERNETES.version.replacen("v1.", "v0.", 1);
         let path = cache.join(folder.replacen('@', &format!("@{twin}"), 1)).join("generated.proto");
         let text = fs::read_to_string(&path)
             .with_context(|| format!("{} is not in the module cache: build the control plane first", path.display()))?;
-        read_package(short, package, &text, &mut messages);
+        read_package(short, &text, &mut messages);
     }
     for group in [
         "admissionregistration/v1.MutatingWebhookConfiguration",
@@ -147,7 +147,7 @@ fn module_cache() -> Result<PathBuf> {
 }
 
 /// `repeated Container containers = 2;` becomes `containers=2*core/v1.Container`.
-fn read_package(short: &str, package: &str, text: &str, messages: &mut Messages) {
+fn read_package(short: &str, text: &str, messages: &mut Messages) {
     let mut current: Option<String> = None;
     for line in text.lines().map(str::trim).filter(|line| !line.starts_with("//")) {
         if let Some(rest) = line.strip_prefix("message ") {
@@ -158,19 +158,19 @@ fn read_package(short: &str, package: &str, text: &str, messages: &mut Messages)
             current = None;
         } else if let (Some(message), Some((left, number))) = (&current, line.trim_end_matches(';').split_once(" = ")) {
             let Some((kind, field)) = left.rsplit_once(' ') else { continue };
-            let kind = kind_of(short, package, kind.trim());
+            let kind = kind_of(short, kind.trim());
             let entry = (field.to_owned(), number.trim().to_owned(), kind);
             messages.entry(message.clone()).or_default().push(entry);
         }
     }
 }
 
-fn kind_of(short: &str, package: &str, written: &str) -> String {
+fn kind_of(short: &str, written: &str) -> String {
     if let Some(inner) = written.strip_prefix("repeated ") {
-        return format!("*{}", kind_of(short, package, inner));
+        return format!("*{}", kind_of(short, inner));
     }
     if let Some(inner) = written.strip_prefix("map<string, ").and_then(|rest| rest.strip_suffix('>')) {
-        return format!("%{}", kind_of(short, package, inner));
+        return format!("%{}", kind_of(short, inner));
     }
     match written.strip_prefix("optional ").unwrap_or(written) {
         "string" => "s".to_owned(),

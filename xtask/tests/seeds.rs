@@ -1,5 +1,7 @@
 //! The checks of the fuzz targets over their committed seeds: what `cargo xtask fuzz` starts from holds on every day.
 
+#[path = "../../fuzz/checks/control_plane.rs"]
+mod control_plane;
 #[path = "../../fuzz/checks/cron.rs"]
 mod cron;
 #[path = "../../fuzz/checks/dump.rs"]

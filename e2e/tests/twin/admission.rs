@@ -334,7 +334,7 @@ fn volumes_and_claims_are_protected(stage: &Stage) {
 }
 
 fn a_new_node_is_tainted_until_it_is_ready(stage: &Stage) {
-    let node = stage.create(&"/api/v1/nodes?dryRun=All".to_owned(), &json!({"metadata": {"name": stage.unique("n")}}));
+    let node = stage.create("/api/v1/nodes?dryRun=All", &json!({"metadata": {"name": stage.unique("n")}}));
     assert_eq!(node["spec"]["taints"], json!([{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]));
 }
 

@@ -183,9 +183,7 @@ fn unknown_fields_are_told_or_refused_on_demand(stage: &Stage) {
         &answer,
         400,
         "BadRequest",
-        &format!(
-            "Gadget in version \"v1\" cannot be handled as a Gadget: strict decoding error: unknown field \"more\", unknown field \"spec.colour\""
-        ),
+        r#"Gadget in version "v1" cannot be handled as a Gadget: strict decoding error: unknown field "more", unknown field "spec.colour""#,
     );
     let answer = stage.client.post(&format!("{collection}?fieldValidation=Ignore&dryRun=All"), &body).unwrap();
     assert_eq!((answer.status, answer.warnings()), (201, vec![]));

@@ -64,8 +64,8 @@ fn wait_for_taints(stage: &Stage, node: &str, expected: &[&str]) {
 }
 
 fn condition(object: &Value, kind: &str) -> Value {
-    let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
-    conditions.cloned().find(|condition| condition["type"] == kind).unwrap_or_default()
+    let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.find(|condition| condition["type"] == kind).cloned().unwrap_or_default()
 }
 
 fn is_ready(object: &Value) -> bool {

@@ -362,7 +362,7 @@ fn pods_that_may_not_be_created_are_told_of_until_they_may(stage: &Stage) {
     );
     let failing = format!("ReplicaFailure=True FailedCreate: {why}");
     let path = stage.object("apps/v1", "replicasets", &set);
-    assert_eq!(conditions(&wait_condition(stage, &path, "ReplicaFailure")), [failing.clone()]);
+    assert_eq!(conditions(&wait_condition(stage, &path, "ReplicaFailure")), std::slice::from_ref(&failing));
     assert!(conditions(&wait_condition(stage, &web, "ReplicaFailure")).contains(&failing));
     stage.wait_for("the trouble to be told", || {
         events(stage, "ReplicaSet", &set).contains(&format!("Warning FailedCreate: Error creating: {why}"))
