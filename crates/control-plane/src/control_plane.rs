@@ -15,6 +15,7 @@ use crate::clock::Clock;
 use crate::definitions::Definitions;
 use crate::dice::Dice;
 use crate::drive::{Controller, Drive, Round};
+use crate::expiry::EventExpiry;
 use crate::garbage::GarbageCollector;
 use crate::kubelet::{KubeletOptions, Kubelets, Machines};
 use crate::namespaces::Namespaces;
@@ -243,7 +244,12 @@ impl Address {
 
 /// The controllers without which the API server itself would not keep its promises.
 fn api_controllers() -> Vec<Box<dyn Controller>> {
-    vec![Box::new(Definitions::default()), Box::new(Namespaces::default()), Box::new(GarbageCollector::default())]
+    vec![
+        Box::new(Definitions::default()),
+        Box::new(Namespaces::default()),
+        Box::new(EventExpiry::default()),
+        Box::new(GarbageCollector::default()),
+    ]
 }
 
 /// Every controller of a cluster, in the order in which they work.

@@ -24,6 +24,7 @@ pub mod dice;
 pub mod discovery;
 pub mod drive;
 pub mod error;
+pub mod expiry;
 pub mod garbage;
 pub mod hands;
 pub mod kind;
