@@ -195,8 +195,12 @@ impl ControlPlane {
                 let mut state = server.lock();
                 let round = drive.round(&mut state);
                 let wait = match round {
-                    // Others want the lock too.
-                    Round::Again => continue,
+                    Round::Again => {
+                        // Others want the lock too.
+                        drop((state, drive));
+                        std::thread::yield_now();
+                        continue;
+                    }
                     Round::Until(then) => then.duration_since(state.now()).unsigned_abs().min(LOOK_UP_EVERY),
                     Round::Quiet => LOOK_UP_EVERY,
                 };

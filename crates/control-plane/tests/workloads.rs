@@ -559,14 +559,14 @@ fn a_cron_job_starts_jobs_on_time_and_keeps_so_many() {
     assert!(cluster.names(JOBS).is_empty());
     cluster.pass(60);
     assert_eq!(cluster.names(JOBS), ["tick-29453770"]);
+    let events = cluster.events("CronJob", "tick");
+    assert_eq!(events[0], "SuccessfulCreate: Created job tick-29453770");
+    assert!(events.contains(&"SawCompletedJob: Saw completed job: tick-29453770, condition: Complete".to_owned()));
     cluster.pass(3600);
     assert_eq!(cluster.names(JOBS).len(), 2);
     let status = cluster.get(&format!("{cron_jobs}/tick"))["status"].clone();
     assert_eq!(status["lastScheduleTime"], "2026-01-01T01:10:00Z");
     assert!(status["active"].is_null() && status["lastSuccessfulTime"].is_string(), "{status}");
-    let events = cluster.events("CronJob", "tick");
-    assert_eq!(events[0], "SuccessfulCreate: Created job tick-29453770");
-    assert!(events.contains(&"SawCompletedJob: Saw completed job: tick-29453770, condition: Complete".to_owned()));
 }
 
 #[test]
