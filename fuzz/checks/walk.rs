@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 pub(crate) fn check(input: &[u8]) {
     let mut choices = Choices { bytes: input, at: 0 };
-    let mut rehearsal = Rehearsal::new();
+    let mut rehearsal = Rehearsal::new(choices.once_in(6));
     for _ in 0..12 {
         if choices.is_over() {
             break;
