@@ -20,7 +20,7 @@ const NAMESPACES: usize = 10;
 const LABELLED: usize = 10;
 const PAGE: usize = 500;
 /// Lists are short: the best of so many.
-const LISTS: usize = 3;
+const LISTS: usize = 7;
 /// After the last creation, a watcher that has not heard of everything by then never will.
 const HEAR_WITHIN: Duration = Duration::from_secs(180);
 
