@@ -1,6 +1,6 @@
-//! Serves an empty control plane on loopback until its input ends, and says where its kubeconfig is.
+//! Serves an empty cluster on loopback until its input ends, and says where its kubeconfig is.
 //!
-//! `cargo run --release -p kerf-control-plane --example serve -- <kubeconfig> [--api-only]`
+//! `cargo run --release -p kerf-control-plane --example serve -- <kubeconfig>`
 
 use std::io::Read as _;
 use std::path::PathBuf;
@@ -9,10 +9,8 @@ use kerf_control_plane::{ControlPlane, Options};
 
 #[expect(clippy::print_stdout, reason = "the example's answer")]
 fn main() -> std::io::Result<()> {
-    let mut arguments = std::env::args().skip(1);
-    let kubeconfig = PathBuf::from(arguments.next().unwrap_or_else(|| "kubeconfig".to_owned()));
-    let with_controllers = !arguments.any(|argument| argument == "--api-only");
-    let plane = ControlPlane::start(&Options { with_controllers, ..Options::default() })?;
+    let kubeconfig = PathBuf::from(std::env::args().nth(1).unwrap_or_else(|| "kubeconfig".to_owned()));
+    let plane = ControlPlane::start(&Options::default())?;
     plane.write_kubeconfig(&kubeconfig)?;
     println!("export KUBECONFIG={}", kubeconfig.display());
     // Whoever started us closes our input to end us.
