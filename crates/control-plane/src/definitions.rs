@@ -29,7 +29,6 @@ impl State {
         let plural = crd["spec"]["names"]["plural"].as_str().unwrap_or_default().to_owned();
         self.catalog
             .retain(|resource| resource.custom.is_none() || resource.group != group || resource.plural != plural);
-        self.catalog_revision += 1;
         let taken = self.taken_names(&group, &stored.key.name);
         let verdict = judge_names(&crd["spec"]["names"], &taken);
         let was_established = is_true(&crd, "Established");
@@ -67,7 +66,6 @@ impl State {
         let plural = crd["spec"]["names"]["plural"].as_str().unwrap_or_default();
         self.catalog
             .retain(|resource| resource.custom.is_none() || resource.group != group || resource.plural != plural);
-        self.catalog_revision += 1;
         self.store.drop_resource(&ResourceId::new(group, plural));
     }
 }

@@ -21,8 +21,6 @@ pub struct State {
     pub(crate) recorder: Recorder,
     /// Tokens of service accounts that were asked for.
     pub(crate) tokens: std::collections::BTreeSet<String>,
-    /// Counts the changes of the catalog, for answers that are kept.
-    pub(crate) catalog_revision: u64,
 }
 
 impl State {
@@ -36,7 +34,6 @@ impl State {
             dice: Dice::for_purpose(seed, "server"),
             recorder: Recorder::default(),
             tokens: std::collections::BTreeSet::new(),
-            catalog_revision: 0,
         }
     }
 

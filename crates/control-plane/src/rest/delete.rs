@@ -78,7 +78,7 @@ impl State {
         let asked = options["gracePeriodSeconds"].as_i64();
         let grace = builtin::grace_period(resource, &object, asked).unwrap_or(0).max(0);
         let is_pod = resource.is("", "Pod");
-        let waits = grace > 0 || !is_free(&object) || resource.is("", "Namespace") && !is_free(&object);
+        let waits = grace > 0 || !is_free(&object);
         if !waits {
             if is_dry {
                 return Ok(Deleted::Gone(live.json.clone()));
