@@ -282,7 +282,7 @@ impl<'a> Stage<'a> {
     /// Creates an object that must be welcome, and gives it back as stored.
     #[track_caller]
     pub(crate) fn create(&self, path: &str, body: &Value) -> Value {
-        let answer = self.client.post(path, body).unwrap();
+        let answer = self.patiently(|| self.client.post(path, body).unwrap());
         assert_eq!(answer.status, 201, "POST {path}: {}", answer.message());
         answer.body
     }
@@ -290,14 +290,14 @@ impl<'a> Stage<'a> {
     /// Reads something that must be there.
     #[track_caller]
     pub(crate) fn read(&self, path: &str) -> Value {
-        let answer = self.client.get(path).unwrap();
+        let answer = self.patiently(|| self.client.get(path).unwrap());
         assert_eq!(answer.status, 200, "GET {path}: {}", answer.message());
         answer.body
     }
 
     #[track_caller]
     pub(crate) fn replace(&self, path: &str, body: &Value) -> Value {
-        let answer = self.client.put(path, body).unwrap();
+        let answer = self.patiently(|| self.client.put(path, body).unwrap());
         assert_eq!(answer.status, 200, "PUT {path}: {}", answer.message());
         answer.body
     }
@@ -305,7 +305,7 @@ impl<'a> Stage<'a> {
     /// `kind` is `json`, `merge` or `strategic-merge`.
     #[track_caller]
     pub(crate) fn patch(&self, path: &str, kind: &str, body: &Value) -> Value {
-        let answer = self.client.patch(path, kind, body).unwrap();
+        let answer = self.patiently(|| self.client.patch(path, kind, body).unwrap());
         assert_eq!(answer.status, 200, "PATCH {path}: {}", answer.message());
         answer.body
     }
@@ -318,9 +318,23 @@ impl<'a> Stage<'a> {
 
     #[track_caller]
     pub(crate) fn delete(&self, path: &str) -> Value {
-        let answer = self.client.delete(path).unwrap();
+        let answer = self.patiently(|| self.client.delete(path).unwrap());
         assert!(answer.is_success(), "DELETE {path}: {}", answer.message());
         answer.body
+    }
+
+    /// Asks again while the server replaces its handler of a kind: a request in the moment after a definition has changed is
+    /// told that the server is shutting down, and clients try again.
+    fn patiently(&self, ask: impl Fn() -> Answer) -> Answer {
+        let deadline = Instant::now() + self.wait_max();
+        loop {
+            let answer = ask();
+            let is_between = answer.status == 503 && answer.message() == "apiserver is shutting down";
+            if !is_between || Instant::now() >= deadline {
+                return answer;
+            }
+            thread::sleep(POLL_EVERY);
+        }
     }
 
     pub(crate) fn is_gone(&self, path: &str) -> bool {
