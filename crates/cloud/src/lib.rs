@@ -11,5 +11,10 @@
 pub mod aws;
 pub mod kwok;
 pub mod overlay;
+pub mod provider;
 
 pub use aws::catalogue_date;
+pub use provider::{
+    Answer, ClassStatus, CloudError, CloudProvider, Instance, InstanceRef, LaunchOrder, NodeClassKind, OfferingKey,
+    RepairAction, RepairPolicy, TypesAsk,
+};
