@@ -19,6 +19,7 @@ mod freeze;
 mod guards;
 mod nodes;
 mod object;
+pub mod pod_state;
 mod pods;
 mod pools;
 mod read;
@@ -37,6 +38,8 @@ mod tests;
 
 pub use default_spreads::read_scheduler_config;
 pub use kerf_api::LabelRules;
+pub use pod_state::{Hold, OwnedBy, Phase, PodState};
+pub use pods::WaitsFor;
 pub use object::{Kind, NodeClassObject, Object, ObjectKey, Unreadable, describe};
 pub use settings::{Gates, MirrorSettings, View};
 pub use supply::{Inquiry, Stock, Supply, Types};
@@ -245,6 +248,8 @@ impl Mirror {
             Kind::PodDisruptionBudget => drop(self.guards.remove(&named)),
             Kind::StorageClass => drop(self.storage.classes.remove(&key.name)),
             Kind::CSINode => drop(self.storage.csi_nodes.remove(&key.name)),
+            // Only a drain asks for attachments, and its own room keeps them.
+            Kind::VolumeAttachment => {}
             Kind::PriorityClass => drop(self.priorities.remove(&key.name)),
             Kind::NodePool => drop(self.pools.remove(&key.name)),
             Kind::NodeClaim => drop(self.node_claims.remove(&key.name)),
@@ -319,6 +324,7 @@ impl Mirror {
                 self.storage.classes.insert(name, volumes::ClassFact::read(&class));
             }
             Object::CSINode(node) => drop(self.storage.csi_nodes.insert(name, volumes::attach_limits(&node))),
+            Object::VolumeAttachment(_) => {}
             Object::PriorityClass(class) => {
                 self.priorities.insert(name, (class.value.unwrap_or_default(), class.global_default == Some(true)));
             }

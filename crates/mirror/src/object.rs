@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
-use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
+use k8s_openapi::api::storage::v1::{CSINode, StorageClass, VolumeAttachment};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kerf_api::{CapacityBuffer, NodeClaim, NodeOverlay, NodePool};
 use kerf_model::Text;
@@ -91,6 +91,7 @@ kinds! {
     PodDisruptionBudget "policy" "v1"
     StorageClass "storage.k8s.io" "v1"
     CSINode "storage.k8s.io" "v1"
+    VolumeAttachment "storage.k8s.io" "v1"
     PriorityClass "scheduling.k8s.io" "v1"
     NodePool "karpenter.sh" "v1"
     NodeClaim "karpenter.sh" "v1"
@@ -210,6 +211,7 @@ impl Kind {
                 | Kind::PersistentVolume
                 | Kind::StorageClass
                 | Kind::CSINode
+                | Kind::VolumeAttachment
                 | Kind::PriorityClass
                 | Kind::NodePool
                 | Kind::NodeClaim
@@ -253,7 +255,7 @@ fn is_not_needed(group: &str, kind: &str) -> bool {
         "apps" => kind == "ControllerRevision",
         "batch" => kind == "CronJob",
         "storage.k8s.io" => {
-            matches!(kind, "CSIDriver" | "VolumeAttachment" | "CSIStorageCapacity" | "VolumeAttributesClass")
+            matches!(kind, "CSIDriver" | "CSIStorageCapacity" | "VolumeAttributesClass")
         }
         // Claims for devices make a pod ineligible by default, so that what the devices are does not matter yet.
         "resource.k8s.io"

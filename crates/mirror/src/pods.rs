@@ -114,7 +114,7 @@ pub(crate) fn read(
     fact.fault = reader.fault.clone();
     fact.place = match spec.node_name.as_deref() {
         Some(node) if !node.is_empty() => Place::On(node.into()),
-        _ if fact.is_terminating || fact.belongs_to_a_node() || !waits_for_a_place(pod, spec, view) => Place::Aside,
+        _ if fact.is_terminating || fact.belongs_to_a_node() || !waits_for_a_place(pod, view) => Place::Aside,
         _ => Place::Waiting,
     };
     Some(fact)
@@ -147,21 +147,55 @@ impl PodFact {
     }
 }
 
-fn waits_for_a_place(pod: &Pod, spec: &PodSpec, view: View) -> bool {
-    let status = pod.status.as_ref();
-    let is_nominated =
-        status.and_then(|status| status.nominated_node_name.as_deref()).is_some_and(|node| !node.is_empty());
-    let is_gated = spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty());
-    if is_nominated || is_gated || spec.scheduler_name.as_deref() == Some("fargate-scheduler") {
-        return false;
+/// What an unbound pod waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum WaitsFor {
+    /// kube-scheduler found no place: ours to find.
+    Us,
+    /// kube-scheduler has not looked at it yet.
+    Scheduler,
+    /// It will have the place of a pod that is pushed out.
+    Preemption,
+    Gate,
+    /// Fargate brings its own nodes.
+    Fargate,
+    Nothing,
+}
+
+pub(crate) fn waits_for(pod: &Pod) -> WaitsFor {
+    let (spec, status) = (pod.spec.as_ref(), pod.status.as_ref());
+    if spec.and_then(|spec| spec.node_name.as_deref()).is_some_and(|node| !node.is_empty())
+        || matches!(status.and_then(|status| status.phase.as_deref()), Some("Succeeded" | "Failed"))
+    {
+        return WaitsFor::Nothing;
+    }
+    if spec.and_then(|spec| spec.scheduler_name.as_deref()) == Some("fargate-scheduler") {
+        return WaitsFor::Fargate;
+    }
+    if spec.and_then(|spec| spec.scheduling_gates.as_ref()).is_some_and(|gates| !gates.is_empty()) {
+        return WaitsFor::Gate;
+    }
+    if status.and_then(|status| status.nominated_node_name.as_deref()).is_some_and(|node| !node.is_empty()) {
+        return WaitsFor::Preemption;
     }
     let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     match conditions.iter().find(|condition| condition.type_ == "PodScheduled") {
-        Some(condition) => condition.reason.as_deref() == Some("Unschedulable"),
-        None => {
+        Some(condition) if condition.reason.as_deref() == Some("Unschedulable") => WaitsFor::Us,
+        Some(_) => WaitsFor::Nothing,
+        None => WaitsFor::Scheduler,
+    }
+}
+
+fn waits_for_a_place(pod: &Pod, view: View) -> bool {
+    match waits_for(pod) {
+        WaitsFor::Us => true,
+        WaitsFor::Scheduler => {
+            let status = pod.status.as_ref();
             let phase = status.and_then(|status| status.phase.as_deref());
-            view == View::Files && conditions.is_empty() && matches!(phase, None | Some("Pending"))
+            let is_new = status.and_then(|status| status.conditions.as_ref()).is_none_or(Vec::is_empty);
+            view == View::Files && is_new && matches!(phase, None | Some("Pending"))
         }
+        _ => false,
     }
 }
 
