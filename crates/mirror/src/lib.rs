@@ -38,9 +38,9 @@ mod tests;
 
 pub use default_spreads::read_scheduler_config;
 pub use kerf_api::LabelRules;
+pub use object::{Kind, NodeClassObject, Object, ObjectKey, Unreadable, describe};
 pub use pod_state::{Hold, OwnedBy, Phase, PodState};
 pub use pods::WaitsFor;
-pub use object::{Kind, NodeClassObject, Object, ObjectKey, Unreadable, describe};
 pub use settings::{Gates, MirrorSettings, View};
 pub use supply::{Inquiry, Stock, Supply, Types};
 

@@ -234,7 +234,7 @@ fn tolerates_disrupted(toleration: &Toleration) -> bool {
         Some(key) => key == kerf_api::taints::DISRUPTED,
     };
     let is_for_effect = matches!(toleration.effect.as_deref(), None | Some("" | "NoSchedule"));
-    let is_for_value = toleration.operator.as_deref() == Some("Exists")
-        || toleration.value.as_deref().unwrap_or_default().is_empty();
+    let is_for_value =
+        toleration.operator.as_deref() == Some("Exists") || toleration.value.as_deref().unwrap_or_default().is_empty();
     is_for_key && is_for_effect && is_for_value
 }

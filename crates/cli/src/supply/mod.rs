@@ -3,13 +3,9 @@
 mod ec2;
 
 use kerf_api::{NodeOverlay, labels as api_labels};
-use kerf_cloud::overlay::{self, Overlay, PoolTypes, PriceChange};
 use kerf_cloud::{aws, kwok};
 use kerf_mirror::{Inquiry, LabelRules, Stock, Supply, Types};
-use kerf_model::{
-    CapacityType, InstanceType, Money, NodeClassRef, Operator, PoolName, Quantity, Requirement, Requirements,
-    Resources, Text, TypeName, labels,
-};
+use kerf_model::{CapacityType, InstanceType, Money, NodeClassRef, Text, TypeName, labels};
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -135,7 +131,7 @@ impl Supply for Catalogue {
         if overlays.is_empty() {
             return Stock { types, rejected_overlays: Vec::new() };
         }
-        overlaid(inquiries, types, overlays)
+        kerf_controllers::supply::overlaid(inquiries, types, overlays)
     }
 
     fn price(&self, instance_type: &TypeName, zone: Option<&Text>, capacity_type: CapacityType) -> Option<Money> {
@@ -161,77 +157,6 @@ impl Supply for Catalogue {
         });
         plain.get(instance_type).and_then(cheapest)
     }
-}
-
-/// Applies overlays to all pools at once.
-fn overlaid(inquiries: &[Inquiry<'_>], types: Vec<Result<Types, Text>>, overlays: &[Arc<NodeOverlay>]) -> Stock {
-    let mut rejected_overlays = Vec::new();
-    let mut read = Vec::new();
-    for overlay in overlays {
-        let name: Text = overlay.metadata.name.as_deref().unwrap_or_default().into();
-        match read_overlay(&name, overlay) {
-            Ok(overlay) => read.push(overlay),
-            Err(reason) => rejected_overlays.push((name, reason.into())),
-        }
-    }
-    let pools = inquiries
-        .iter()
-        .zip(&types)
-        .filter_map(|(inquiry, types)| {
-            let types = types.as_ref().ok()?;
-            Some(PoolTypes {
-                pool: inquiry.pool.clone(),
-                labels: inquiry.labels.clone(),
-                types: types.iter().map(|it| (**it).clone()).collect(),
-            })
-        })
-        .collect();
-    let overlaid = overlay::apply(&read, pools);
-    rejected_overlays
-        .extend(overlaid.conflicts.iter().map(|conflict| (conflict.refused.clone(), conflict.to_string().into())));
-    let mut changed: BTreeMap<PoolName, Types> = overlaid
-        .pools
-        .into_iter()
-        .map(|(pool, of_pool)| (pool, of_pool.types.into_iter().map(Arc::new).collect()))
-        .collect();
-    let types = inquiries
-        .iter()
-        .zip(types)
-        .map(|(inquiry, types)| types.map(|types| changed.remove(inquiry.pool).unwrap_or(types)))
-        .collect();
-    Stock { types, rejected_overlays }
-}
-
-fn read_overlay(name: &Text, overlay: &NodeOverlay) -> Result<Overlay, String> {
-    let spec = &overlay.spec;
-    let mut requirements = Requirements::new();
-    for (position, written) in spec.requirements.iter().enumerate() {
-        let values: Vec<Text> = written.values.iter().map(|value| value.as_str().into()).collect();
-        let requirement = Operator::parse(written.operator.as_str())
-            .and_then(|operator| Requirement::new(operator, &values))
-            .ok_or_else(|| {
-                format!(
-                    "spec.requirements[{position}]: {} with [{}] means nothing",
-                    written.operator,
-                    values.join(", ")
-                )
-            })?;
-        requirements.add(&written.key, requirement);
-    }
-    let price = match (&spec.price, &spec.price_adjustment) {
-        (Some(text), _) => Some(PriceChange::parse_price(text).map_err(|error| format!("spec.price: {error}"))?),
-        (None, Some(text)) => {
-            Some(PriceChange::parse_adjustment(text).map_err(|error| format!("spec.priceAdjustment: {error}"))?)
-        }
-        (None, None) => None,
-    };
-    let mut capacity = Resources::new();
-    for (resource, text) in spec.capacity.iter().flatten() {
-        let amount = Quantity::parse(&text.0).map_err(|error| format!("spec.capacity.{resource}: {error}"))?;
-        capacity.set(resource, amount);
-    }
-    let weight = spec.weight.and_then(|weight| u32::try_from(weight).ok()).unwrap_or(0);
-    Ok(Overlay { name: name.clone(), weight, requirements, price, capacity })
 }
 
 #[cfg(test)]

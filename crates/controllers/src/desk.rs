@@ -1,0 +1,60 @@
+//! What a duty has before it while it works.
+
+use crate::errand::{ApiCall, CloudCall, Errand, Thought, Ticket};
+use crate::events::{Event, Events};
+use crate::metrics::Metrics;
+use crate::options::Options;
+use crate::record::Record;
+use crate::stock::Stock;
+use crate::world::World;
+use kerf_cloud::CloudProvider;
+use kerf_model::{Text, UnixMillis};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+pub struct Desk<'a> {
+    pub now: UnixMillis,
+    pub world: &'a World,
+    pub options: &'a Options,
+    pub cloud: &'a Arc<dyn CloudProvider>,
+    pub metrics: &'a Metrics,
+    /// What was decided lately, for `kerf explain`.
+    pub record: &'a mut Record,
+    /// Offerings that ran dry, and when to ask again.
+    pub stock: &'a mut Stock,
+    pub(crate) duty: &'static str,
+    pub(crate) busy: &'a mut BTreeSet<Ticket>,
+    pub(crate) errands: &'a mut Vec<(Ticket, Errand)>,
+    pub(crate) events: &'a mut Events,
+}
+
+impl Desk<'_> {
+    /// Sends an errand off. Until it ends, `key` is busy; an errand for a busy key would be a mistake.
+    pub fn order(&mut self, key: &Text, errand: Errand) {
+        let ticket = Ticket { duty: self.duty, key: key.clone() };
+        let is_new = self.busy.insert(ticket.clone());
+        debug_assert!(is_new, "{} has an errand for {key} already", self.duty);
+        self.errands.push((ticket, errand));
+    }
+
+    pub fn call(&mut self, key: &Text, call: ApiCall) {
+        self.order(key, Errand::Api(call));
+    }
+
+    pub fn ask_cloud(&mut self, key: &Text, call: CloudCall) {
+        self.order(key, Errand::Cloud(call));
+    }
+
+    pub fn think(&mut self, key: &Text, thought: Thought) {
+        self.order(key, Errand::Think(thought));
+    }
+
+    pub fn is_busy(&self, key: &str) -> bool {
+        self.busy.contains(&Ticket { duty: self.duty, key: key.into() })
+    }
+
+    /// Tells something about an object, unless the same was told just now.
+    pub fn event(&mut self, event: Event) {
+        self.events.tell(self.now, event);
+    }
+}

@@ -1,0 +1,200 @@
+//! Kubernetes events: told once, not over and over.
+
+use crate::errand::ApiCall;
+use crate::resource::{EVENTS, Resource};
+use crate::write;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kerf_model::{PodId, Text, UnixMillis};
+use serde_json::json;
+use std::collections::{BTreeMap, VecDeque};
+
+/// How long the same thing is not told again.
+pub const QUIET_MS: i64 = 120_000;
+
+#[derive(Debug, Clone)]
+pub struct Event {
+    pub about: About,
+    pub is_warning: bool,
+    pub reason: &'static str,
+    pub message: String,
+    /// What makes it the same event again, beside the reason.
+    pub same: Vec<Text>,
+    pub quiet_ms: i64,
+    /// At most so many per second over all of this reason, with twice as many in a burst.
+    pub per_second: Option<u32>,
+}
+
+/// What an event is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct About {
+    pub api_version: String,
+    pub kind: &'static str,
+    pub namespace: Text,
+    pub name: Text,
+    pub uid: Text,
+}
+
+impl About {
+    pub fn of(resource: Resource, metadata: &ObjectMeta) -> Self {
+        let text = |text: &Option<String>| -> Text { text.as_deref().unwrap_or_default().into() };
+        Self {
+            api_version: resource.api_version(),
+            kind: resource.kind,
+            namespace: text(&metadata.namespace),
+            name: text(&metadata.name),
+            uid: text(&metadata.uid),
+        }
+    }
+
+    pub fn pod(id: &PodId, uid: &Text) -> Self {
+        Self {
+            api_version: "v1".to_owned(),
+            kind: "Pod",
+            namespace: id.namespace.clone(),
+            name: id.name.clone(),
+            uid: uid.clone(),
+        }
+    }
+}
+
+impl Event {
+    pub fn normal(about: About, reason: &'static str, message: impl Into<String>) -> Self {
+        let same = vec![about.uid.clone()];
+        Self { about, is_warning: false, reason, message: message.into(), same, quiet_ms: QUIET_MS, per_second: None }
+    }
+
+    pub fn warning(about: About, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { is_warning: true, ..Self::normal(about, reason, message) }
+    }
+
+    /// What makes it the same event again; the object's uid unless said.
+    pub fn same_by(mut self, same: impl IntoIterator<Item = Text>) -> Self {
+        self.same = same.into_iter().collect();
+        self
+    }
+
+    pub fn quiet_for(mut self, quiet_ms: i64) -> Self {
+        self.quiet_ms = quiet_ms;
+        self
+    }
+
+    pub fn at_most(mut self, per_second: u32) -> Self {
+        self.per_second = Some(per_second);
+        self
+    }
+}
+
+/// Which events were told lately, and which are about to be.
+#[derive(Debug, Default)]
+pub struct Events {
+    told: BTreeMap<(&'static str, Vec<Text>), UnixMillis>,
+    expiry: VecDeque<(UnixMillis, (&'static str, Vec<Text>))>,
+    /// Tokens left, times a thousand, and when that was.
+    rates: BTreeMap<&'static str, (i64, UnixMillis)>,
+    ready: Vec<(UnixMillis, Event)>,
+}
+
+impl Events {
+    pub fn tell(&mut self, now: UnixMillis, event: Event) {
+        while let Some((until, _)) = self.expiry.front()
+            && *until <= now
+        {
+            let (until, key) = self.expiry.pop_front().expect("there is a first");
+            if self.told.get(&key) == Some(&until) {
+                self.told.remove(&key);
+            }
+        }
+        let key = (event.reason, event.same.clone());
+        if self.told.get(&key).is_some_and(|until| *until > now) || !self.may_tell(now, &event) {
+            return;
+        }
+        let until = UnixMillis(now.0.saturating_add(event.quiet_ms));
+        self.told.insert(key.clone(), until);
+        let place = self.expiry.partition_point(|(other, _)| *other <= until);
+        self.expiry.insert(place, (until, key));
+        self.ready.push((now, event));
+    }
+
+    fn may_tell(&mut self, now: UnixMillis, event: &Event) -> bool {
+        let Some(per_second) = event.per_second.map(i64::from) else {
+            return true;
+        };
+        let full = 2 * per_second * 1_000;
+        let (tokens, at) = self.rates.entry(event.reason).or_insert((full, now));
+        *tokens = (*tokens + (now.0 - at.0).max(0).saturating_mul(per_second)).min(full);
+        *at = now;
+        if *tokens < 1_000 {
+            return false;
+        }
+        *tokens -= 1_000;
+        true
+    }
+
+    /// The requests that write what was told since the last time.
+    pub fn take(&mut self) -> Vec<ApiCall> {
+        self.ready.drain(..).map(|(at, event)| call(at, &event)).collect()
+    }
+}
+
+fn call(at: UnixMillis, event: &Event) -> ApiCall {
+    let time = timestamp(at);
+    let namespace = if event.about.namespace.is_empty() { "default" } else { &event.about.namespace };
+    let name = format!("{}.{:x}", event.about.name, fingerprint(at, event));
+    let body = json!({
+        "metadata": {"name": name, "namespace": namespace},
+        "involvedObject": {
+            "apiVersion": event.about.api_version, "kind": event.about.kind,
+            "namespace": &*event.about.namespace, "name": &*event.about.name, "uid": &*event.about.uid,
+        },
+        "reason": event.reason, "message": event.message,
+        "type": if event.is_warning { "Warning" } else { "Normal" },
+        "source": {"component": "karpenter"}, "reportingComponent": "karpenter", "reportingInstance": "",
+        "firstTimestamp": time, "lastTimestamp": time, "count": 1,
+    });
+    write::create(EVENTS, namespace, &body)
+}
+
+/// Different events of one object at one time have different names.
+fn fingerprint(at: UnixMillis, event: &Event) -> u64 {
+    let text = format!("{}/{}/{}/{}", at.0, event.reason, event.about.uid, event.message);
+    kerf_api::hash::fnv1(text.as_bytes())
+}
+
+/// As Kubernetes writes a `Time`.
+pub fn timestamp(at: UnixMillis) -> String {
+    let at = jiff::Timestamp::from_millisecond(at.0).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(name: &str) -> Event {
+        Event::normal(About::pod(&PodId::new("a", name), &name.into()), "Nominated", "it")
+    }
+
+    #[test]
+    fn the_same_is_not_told_again_for_a_while() {
+        let mut events = Events::default();
+        for ms in [0, 1, QUIET_MS - 1, QUIET_MS] {
+            events.tell(UnixMillis(ms), event("p"));
+        }
+        events.tell(UnixMillis(QUIET_MS), event("q"));
+        assert_eq!(events.take().len(), 3);
+        assert!(events.told.len() <= 2);
+    }
+
+    #[test]
+    fn a_reason_may_have_a_rate() {
+        let mut events = Events::default();
+        for n in 0..50 {
+            events.tell(UnixMillis(0), event(&n.to_string()).at_most(5));
+        }
+        assert_eq!(events.take().len(), 10);
+        events.tell(UnixMillis(400), event("late").at_most(5));
+        events.tell(UnixMillis(400), event("later").at_most(5));
+        events.tell(UnixMillis(400), event("latest").at_most(5));
+        assert_eq!(events.take().len(), 2);
+    }
+}

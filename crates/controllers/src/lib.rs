@@ -1,0 +1,38 @@
+//! The hands: observe, decide, check, tell, apply.
+//!
+//! ```text
+//! watches, answers, time ──▶ Wake ──▶ Operator ── world (mirror, objects, pods) ──▶ duties, in order
+//!                                        │                                            │ each looks at the world,
+//!                                        ▼                                            ▼ and orders errands
+//!                                   Errands: API calls, cloud calls, thoughts ──▶ apply (the shell) ──▶ Wake::Done
+//! ```
+//!
+//! The operator is one synchronous state machine: it owns the state, asks no clock, and never waits. Whatever takes time is an
+//! [`Errand`]: the shell runs it and brings the outcome back through the same door as every other fact. So the same operator runs
+//! on a real cluster, in one process with the control plane, and under a virtual clock.
+//!
+//! To know what wakes it, read [`wake`]; to know what it does and in which order, read [`operator::duties`].
+
+pub mod desk;
+pub mod duty;
+pub mod errand;
+pub mod events;
+pub mod metrics;
+pub mod operator;
+pub mod options;
+pub mod queue;
+pub mod record;
+pub mod resource;
+pub mod stock;
+pub mod supply;
+pub mod wake;
+pub mod world;
+pub mod write;
+
+pub use desk::Desk;
+pub use duty::Duty;
+pub use errand::{ApiCall, ApiFailure, CloudAnswer, CloudCall, Errand, Outcome, Thought, Ticket};
+pub use operator::Operator;
+pub use options::{Gates, Options};
+pub use wake::Wake;
+pub use world::{Change, World};

@@ -1,0 +1,191 @@
+//! The operator: one owner of state, and its duties.
+
+use crate::desk::Desk;
+use crate::duty::Duty;
+use crate::errand::{Errand, Outcome, Ticket};
+use crate::events::Events;
+use crate::metrics::Metrics;
+use crate::options::Options;
+use crate::queue::earlier;
+use crate::record::Record;
+use crate::resource::WATCHED;
+use crate::stock::Stock;
+use crate::wake::Wake;
+use crate::world::{Change, World};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kerf_cloud::CloudProvider;
+use kerf_mirror::{Kind, Mirror, Object};
+use kerf_model::UnixMillis;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Rounds without a quiet moment after which duties are taken to undo each other's work for ever.
+const ROUNDS_MAX: usize = 1_000;
+
+/// Who writes events; its errands need no answer.
+const NARRATOR: &str = "events";
+
+pub struct Operator {
+    world: World,
+    options: Options,
+    cloud: Arc<dyn CloudProvider>,
+    metrics: Arc<Metrics>,
+    record: Record,
+    stock: Stock,
+    events: Events,
+    n_events: u64,
+    duties: Vec<Box<dyn Duty>>,
+    busy: BTreeSet<Ticket>,
+    changes: Vec<Change>,
+    ended: Vec<(Ticket, Outcome)>,
+}
+
+/// What the operator wants done.
+#[derive(Debug, Default)]
+pub struct Batch {
+    pub errands: Vec<(Ticket, Errand)>,
+    /// When it wants to be asked again even if nothing happens.
+    pub wish: Option<UnixMillis>,
+}
+
+/// Everything the operator takes care of, in the order in which it does.
+pub fn duties(options: &Options) -> Vec<Box<dyn Duty>> {
+    let _ = options;
+    Vec::new()
+}
+
+impl Operator {
+    pub fn new(options: Options, cloud: Arc<dyn CloudProvider>, metrics: Arc<Metrics>) -> Self {
+        let duties = duties(&options);
+        Self::with_duties(options, cloud, metrics, duties)
+    }
+
+    /// With these duties only: for tests of one of them.
+    pub fn with_duties(
+        options: Options,
+        cloud: Arc<dyn CloudProvider>,
+        metrics: Arc<Metrics>,
+        duties: Vec<Box<dyn Duty>>,
+    ) -> Self {
+        let awaited = WATCHED.iter().map(|(kind, _)| *kind).chain([Kind::NodeClass]);
+        Self {
+            world: World::new(Mirror::new(options.mirror.clone()), awaited),
+            options,
+            cloud,
+            metrics,
+            record: Record::default(),
+            stock: Stock::default(),
+            events: Events::default(),
+            n_events: 0,
+            duties,
+            busy: BTreeSet::new(),
+            changes: Vec::new(),
+            ended: Vec::new(),
+        }
+    }
+
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// Takes in what happened. Cheap; `work` does the rest.
+    pub fn wake(&mut self, wake: Wake) {
+        match wake {
+            Wake::Observed(object) => self.changes.extend(self.world.observe(*object)),
+            Wake::Gone(key, version) => self.changes.extend(self.world.forget(&key, version)),
+            Wake::Synced(kind) => {
+                if self.world.synced(kind) {
+                    self.changes.push(Change::Synced);
+                }
+            }
+            Wake::Relisted(kind, present) => {
+                for key in self.world.absent(kind, &present.into_iter().collect()) {
+                    self.changes.extend(self.world.forget(&key, None));
+                }
+            }
+            Wake::Unreadable { what, field, message } => {
+                tracing::error!(object = what, field, error = message, "ignoring an object that cannot be read");
+            }
+            Wake::Done(ticket, outcome) => {
+                self.busy.remove(&ticket);
+                if let Outcome::Api(Ok(value)) = &outcome
+                    && let Ok(object) = Object::read(value.clone())
+                    && is_still_there(object.metadata())
+                {
+                    self.changes.extend(self.world.observe(object));
+                }
+                if ticket.duty != NARRATOR {
+                    self.ended.push((ticket, outcome));
+                }
+            }
+            Wake::Time => {}
+        }
+    }
+
+    /// Lets every duty do what is due.
+    pub fn work(&mut self, now: UnixMillis) -> Batch {
+        let mut errands = Vec::new();
+        let mut wish = None;
+        for _ in 0..ROUNDS_MAX {
+            let changes = std::mem::take(&mut self.changes);
+            let ended = std::mem::take(&mut self.ended);
+            for duty in &mut self.duties {
+                for change in &changes {
+                    duty.observe(change, &self.world);
+                }
+            }
+            let mut desk = Desk {
+                now,
+                world: &self.world,
+                options: &self.options,
+                cloud: &self.cloud,
+                metrics: &self.metrics,
+                record: &mut self.record,
+                stock: &mut self.stock,
+                duty: "",
+                busy: &mut self.busy,
+                errands: &mut errands,
+                events: &mut self.events,
+            };
+            for (ticket, outcome) in ended {
+                if let Some(duty) = self.duties.iter_mut().find(|duty| duty.name() == ticket.duty) {
+                    desk.duty = duty.name();
+                    duty.done(&ticket.key, outcome, &mut desk);
+                }
+            }
+            wish = None;
+            for duty in &mut self.duties {
+                desk.duty = duty.name();
+                wish = earlier(wish, duty.work(&mut desk));
+            }
+            if wish.is_none_or(|wish| wish > now) {
+                break;
+            }
+        }
+        for call in self.events.take() {
+            self.n_events += 1;
+            let ticket = Ticket { duty: NARRATOR, key: self.n_events.to_string().into() };
+            errands.push((ticket, Errand::Api(call)));
+        }
+        Batch { errands, wish }
+    }
+
+    /// Errands that have not ended.
+    pub fn n_busy(&self) -> usize {
+        self.busy.len()
+    }
+}
+
+/// Whether the object of an answer exists: one that is deleted and held by nobody was given back for the last time.
+fn is_still_there(metadata: &ObjectMeta) -> bool {
+    let is_held = metadata.finalizers.as_ref().is_some_and(|finalizers| !finalizers.is_empty());
+    metadata.resource_version.is_some() && (metadata.deletion_timestamp.is_none() || is_held)
+}

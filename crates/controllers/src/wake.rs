@@ -1,0 +1,22 @@
+//! Everything that can wake the operator. To know what it reacts to, read this.
+
+use crate::errand::{Outcome, Ticket};
+use kerf_mirror::{Kind, Object, ObjectKey};
+
+#[derive(Debug)]
+pub enum Wake {
+    /// An object is there, new or changed.
+    Observed(Box<Object>),
+    /// An object is gone, and at which version.
+    Gone(ObjectKey, Option<u64>),
+    /// Everything of a kind has been seen once. Decisions wait for this.
+    Synced(Kind),
+    /// After a break in a watch: of this kind only these are left.
+    Relisted(Kind, Vec<ObjectKey>),
+    /// An object that could not be read; the others go on.
+    Unreadable { what: String, field: String, message: String },
+    /// An errand has ended.
+    Done(Ticket, Outcome),
+    /// Nothing happened but time.
+    Time,
+}

@@ -1,0 +1,370 @@
+//! What is known of the cluster, owned by the operator: the mirror for planning, and the objects that the hands work on.
+//!
+//! Pods are kept as [`PodState`]s, because there are many; nodes, claims and pools as the objects they are. What the API
+//! server answered to a write of ours is taken in at once, so that nobody acts twice on an old picture; a watch event that is older
+//! than what is known is passed over.
+
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::storage::v1::VolumeAttachment;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kerf_api::{CapacityBuffer, NodeClaim, NodeOverlay, NodePool};
+use kerf_mirror::{Kind, Mirror, NodeClassObject, Object, ObjectKey, PodState};
+use kerf_model::{NodeClassRef, PodId, Text};
+use rustc_hash::FxHashMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// Answers to our own requests are seconds late at most; so many deletions do not happen meanwhile.
+const GONE_MAX: usize = 10_000;
+
+#[derive(Debug)]
+pub struct World {
+    pub mirror: Mirror,
+    pub claims: BTreeMap<Text, Arc<NodeClaim>>,
+    pub nodes: BTreeMap<Text, Arc<Node>>,
+    pub pools: BTreeMap<Text, Arc<NodePool>>,
+    pub classes: BTreeMap<NodeClassRef, Arc<NodeClassObject>>,
+    pub overlays: BTreeMap<Text, Arc<NodeOverlay>>,
+    pub buffers: BTreeMap<(Text, Text), Arc<CapacityBuffer>>,
+    pub budgets: BTreeMap<(Text, Text), Arc<PodDisruptionBudget>>,
+    pub attachments: BTreeMap<Text, Arc<VolumeAttachment>>,
+    pub volumes: BTreeMap<Text, Arc<PersistentVolume>>,
+    pub volume_claims: BTreeMap<(Text, Text), Arc<PersistentVolumeClaim>>,
+    pods: FxHashMap<PodId, Arc<PodState>>,
+    pods_by_node: FxHashMap<Text, BTreeSet<PodId>>,
+    nodes_by_provider_id: BTreeMap<Text, BTreeSet<Text>>,
+    claims_by_provider_id: BTreeMap<Text, BTreeSet<Text>>,
+    /// What is known of each object's version.
+    versions: FxHashMap<ObjectKey, u64>,
+    /// What is gone, and at which version: an answer that was on its way meanwhile must not bring it back.
+    gone: BTreeMap<ObjectKey, u64>,
+    gone_order: VecDeque<ObjectKey>,
+    synced: BTreeSet<Kind>,
+    /// What must be synced before anything is decided.
+    awaited: BTreeSet<Kind>,
+}
+
+/// Something that changed. The world shows what is after; `before` is what was.
+#[derive(Debug, Clone)]
+pub enum Change {
+    Pod {
+        id: PodId,
+        before: Option<Arc<PodState>>,
+        after: Option<Arc<PodState>>,
+    },
+    Node {
+        name: Text,
+        before: Option<Arc<Node>>,
+        after: Option<Arc<Node>>,
+    },
+    Claim {
+        name: Text,
+        before: Option<Arc<NodeClaim>>,
+        after: Option<Arc<NodeClaim>>,
+    },
+    Pool {
+        name: Text,
+        before: Option<Arc<NodePool>>,
+        after: Option<Arc<NodePool>>,
+    },
+    Class {
+        class: NodeClassRef,
+        before: Option<Arc<NodeClassObject>>,
+        after: Option<Arc<NodeClassObject>>,
+    },
+    /// An object of another kind.
+    Other {
+        key: ObjectKey,
+    },
+    /// Everything that decisions wait for has been seen.
+    Synced,
+}
+
+impl World {
+    pub fn new(mirror: Mirror, awaited: impl IntoIterator<Item = Kind>) -> Self {
+        Self {
+            mirror,
+            claims: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            pools: BTreeMap::new(),
+            classes: BTreeMap::new(),
+            overlays: BTreeMap::new(),
+            buffers: BTreeMap::new(),
+            budgets: BTreeMap::new(),
+            attachments: BTreeMap::new(),
+            volumes: BTreeMap::new(),
+            volume_claims: BTreeMap::new(),
+            pods: FxHashMap::default(),
+            pods_by_node: FxHashMap::default(),
+            nodes_by_provider_id: BTreeMap::new(),
+            claims_by_provider_id: BTreeMap::new(),
+            versions: FxHashMap::default(),
+            gone: BTreeMap::new(),
+            gone_order: VecDeque::new(),
+            synced: BTreeSet::new(),
+            awaited: awaited.into_iter().collect(),
+        }
+    }
+
+    /// Whether everything has been seen once. Nothing is decided before.
+    pub fn is_synced(&self) -> bool {
+        self.awaited.iter().all(|kind| self.synced.contains(kind))
+    }
+
+    pub fn pod(&self, id: &PodId) -> Option<&Arc<PodState>> {
+        self.pods.get(id)
+    }
+
+    /// In no order.
+    pub fn pods(&self) -> impl Iterator<Item = &Arc<PodState>> {
+        self.pods.values()
+    }
+
+    pub fn n_pods(&self) -> usize {
+        self.pods.len()
+    }
+
+    /// Pods bound to a node, ended ones included, by name.
+    pub fn pods_on(&self, node: &str) -> impl Iterator<Item = &Arc<PodState>> {
+        self.pods_by_node.get(node).into_iter().flatten().filter_map(|id| self.pods.get(id))
+    }
+
+    /// The nodes of a machine: one, unless something is wrong.
+    pub fn nodes_of(&self, provider_id: &str) -> Vec<&Arc<Node>> {
+        let names = self.nodes_by_provider_id.get(provider_id).into_iter().flatten();
+        names.filter_map(|name| self.nodes.get(name)).collect()
+    }
+
+    /// The claims of a machine: one, unless something is wrong.
+    pub fn claims_of(&self, provider_id: &str) -> Vec<&Arc<NodeClaim>> {
+        let names = self.claims_by_provider_id.get(provider_id).into_iter().flatten();
+        names.filter_map(|name| self.claims.get(name)).collect()
+    }
+
+    /// The one claim of a node.
+    pub fn claim_of_node(&self, node: &Node) -> Option<&Arc<NodeClaim>> {
+        let id = provider_id(node)?;
+        match self.claims_of(id).as_slice() {
+            [claim] => Some(claim),
+            _ => None,
+        }
+    }
+
+    /// The one node of a claim.
+    pub fn node_of_claim(&self, claim: &NodeClaim) -> Option<&Arc<Node>> {
+        let id = claim.status.as_ref()?.provider_id.as_deref().filter(|id| !id.is_empty())?;
+        match self.nodes_of(id).as_slice() {
+            [node] => Some(node),
+            _ => None,
+        }
+    }
+
+    /// Takes an object in. None when it is older than what is known.
+    pub fn observe(&mut self, object: Object) -> Option<Change> {
+        let key = object.key();
+        let version = object.metadata().resource_version.as_deref().and_then(|text| text.parse::<u64>().ok());
+        if let (Some(new), Some(known)) = (version, self.versions.get(&key).or_else(|| self.gone.get(&key)))
+            && new <= *known
+        {
+            return None;
+        }
+        if let Some(version) = version {
+            self.versions.insert(key.clone(), version);
+        }
+        let change = self.take(&key, &object);
+        self.mirror.observe(&"watch".into(), object);
+        Some(change)
+    }
+
+    /// Drops an object that was deleted at a version. None when it was not known.
+    pub fn forget(&mut self, key: &ObjectKey, version: Option<u64>) -> Option<Change> {
+        let known = self.versions.remove(key);
+        if let Some(version) = version.max(known) {
+            if self.gone.insert(key.clone(), version).is_none() {
+                self.gone_order.push_back(key.clone());
+            }
+            if self.gone_order.len() > GONE_MAX
+                && let Some(oldest) = self.gone_order.pop_front()
+            {
+                self.gone.remove(&oldest);
+            }
+        }
+        known?;
+        self.mirror.forget(key);
+        let named = (key.namespace.clone(), key.name.clone());
+        Some(match key.kind {
+            Kind::Pod => {
+                let id = PodId { namespace: key.namespace.clone(), name: key.name.clone() };
+                let before = self.pods.remove(&id);
+                if let Some(pod) = &before {
+                    self.unbind(pod);
+                }
+                Change::Pod { id, before, after: None }
+            }
+            Kind::Node => {
+                let before = self.nodes.remove(&key.name);
+                if let Some(id) = before.as_deref().and_then(provider_id) {
+                    unindex(&mut self.nodes_by_provider_id, id, &key.name);
+                }
+                Change::Node { name: key.name.clone(), before, after: None }
+            }
+            Kind::NodeClaim => {
+                let before = self.claims.remove(&key.name);
+                if let Some(id) = before.as_deref().and_then(claim_provider_id) {
+                    unindex(&mut self.claims_by_provider_id, id, &key.name);
+                }
+                Change::Claim { name: key.name.clone(), before, after: None }
+            }
+            Kind::NodePool => {
+                Change::Pool { name: key.name.clone(), before: self.pools.remove(&key.name), after: None }
+            }
+            Kind::NodeClass => {
+                let class = class_of(key);
+                let before = self.classes.remove(&class);
+                Change::Class { class, before, after: None }
+            }
+            other => {
+                match other {
+                    Kind::NodeOverlay => drop(self.overlays.remove(&key.name)),
+                    Kind::CapacityBuffer => drop(self.buffers.remove(&named)),
+                    Kind::PodDisruptionBudget => drop(self.budgets.remove(&named)),
+                    Kind::VolumeAttachment => drop(self.attachments.remove(&key.name)),
+                    Kind::PersistentVolume => drop(self.volumes.remove(&key.name)),
+                    Kind::PersistentVolumeClaim => drop(self.volume_claims.remove(&named)),
+                    _ => {}
+                }
+                Change::Other { key: key.clone() }
+            }
+        })
+    }
+
+    /// Everything of a kind was listed. Answers true when that was the last kind awaited.
+    pub fn synced(&mut self, kind: Kind) -> bool {
+        let was_synced = self.is_synced();
+        self.synced.insert(kind);
+        !was_synced && self.is_synced()
+    }
+
+    /// Known objects of a kind that are not among these.
+    pub fn absent(&self, kind: Kind, present: &BTreeSet<ObjectKey>) -> Vec<ObjectKey> {
+        let mut absent: Vec<ObjectKey> =
+            self.versions.keys().filter(|key| key.kind == kind && !present.contains(*key)).cloned().collect();
+        absent.sort();
+        absent
+    }
+
+    fn take(&mut self, key: &ObjectKey, object: &Object) -> Change {
+        let named = || (key.namespace.clone(), key.name.clone());
+        match object {
+            Object::Pod(pod) => {
+                let mut state = PodState::read(pod);
+                let before = self.pods.get(&state.id).cloned();
+                if let Some(before) = &before {
+                    // Most changes of a pod leave its labels alone; ten thousand copies need not be kept.
+                    if before.labels == state.labels {
+                        state.labels = before.labels.clone();
+                    }
+                    self.unbind(before);
+                }
+                let after = Arc::new(state);
+                if after.is_bound() {
+                    self.pods_by_node.entry(after.node.clone()).or_default().insert(after.id.clone());
+                }
+                self.pods.insert(after.id.clone(), after.clone());
+                Change::Pod { id: after.id.clone(), before, after: Some(after) }
+            }
+            Object::Node(node) => {
+                let after = Arc::new(lean(&**node, |node| &mut node.metadata));
+                let before = self.nodes.insert(key.name.clone(), after.clone());
+                if let Some(id) = before.as_deref().and_then(provider_id) {
+                    unindex(&mut self.nodes_by_provider_id, id, &key.name);
+                }
+                if let Some(id) = provider_id(&after) {
+                    self.nodes_by_provider_id.entry(id.into()).or_default().insert(key.name.clone());
+                }
+                Change::Node { name: key.name.clone(), before, after: Some(after) }
+            }
+            Object::NodeClaim(claim) => {
+                let after = Arc::new(lean(&**claim, |claim| &mut claim.metadata));
+                let before = self.claims.insert(key.name.clone(), after.clone());
+                if let Some(id) = before.as_deref().and_then(claim_provider_id) {
+                    unindex(&mut self.claims_by_provider_id, id, &key.name);
+                }
+                if let Some(id) = claim_provider_id(&after) {
+                    self.claims_by_provider_id.entry(id.into()).or_default().insert(key.name.clone());
+                }
+                Change::Claim { name: key.name.clone(), before, after: Some(after) }
+            }
+            Object::NodePool(pool) => {
+                let after = Arc::new(lean(&**pool, |pool| &mut pool.metadata));
+                let before = self.pools.insert(key.name.clone(), after.clone());
+                Change::Pool { name: key.name.clone(), before, after: Some(after) }
+            }
+            Object::NodeClass(class) => {
+                let after = Arc::new((**class).clone());
+                let reference = class_of(key);
+                let before = self.classes.insert(reference.clone(), after.clone());
+                Change::Class { class: reference, before, after: Some(after) }
+            }
+            other => {
+                match other {
+                    Object::NodeOverlay(it) => drop(self.overlays.insert(key.name.clone(), Arc::new((**it).clone()))),
+                    Object::CapacityBuffer(it) => drop(self.buffers.insert(named(), Arc::new((**it).clone()))),
+                    Object::PodDisruptionBudget(it) => drop(self.budgets.insert(named(), Arc::new((**it).clone()))),
+                    Object::VolumeAttachment(it) => {
+                        self.attachments.insert(key.name.clone(), Arc::new((**it).clone()));
+                    }
+                    Object::PersistentVolume(it) => {
+                        self.volumes.insert(key.name.clone(), Arc::new((**it).clone()));
+                    }
+                    Object::PersistentVolumeClaim(it) => {
+                        self.volume_claims.insert(named(), Arc::new((**it).clone()));
+                    }
+                    _ => {}
+                }
+                Change::Other { key: key.clone() }
+            }
+        }
+    }
+
+    fn unbind(&mut self, pod: &PodState) {
+        if let Some(on_node) = self.pods_by_node.get_mut(&pod.node) {
+            on_node.remove(&pod.id);
+            if on_node.is_empty() {
+                self.pods_by_node.remove(&pod.node);
+            }
+        }
+    }
+}
+
+/// `spec.providerID`, where it is set.
+pub fn provider_id(node: &Node) -> Option<&str> {
+    node.spec.as_ref()?.provider_id.as_deref().filter(|id| !id.is_empty())
+}
+
+/// `status.providerID`, where it is set.
+pub fn claim_provider_id(claim: &NodeClaim) -> Option<&str> {
+    claim.status.as_ref()?.provider_id.as_deref().filter(|id| !id.is_empty())
+}
+
+fn class_of(key: &ObjectKey) -> NodeClassRef {
+    let (kind, group) = key.class_kind.as_deref().and_then(|text| text.split_once('.')).unwrap_or_default();
+    NodeClassRef { group: group.into(), kind: kind.into(), name: key.name.clone() }
+}
+
+/// A copy without what nobody here reads.
+fn lean<T: Clone>(object: &T, metadata: impl Fn(&mut T) -> &mut ObjectMeta) -> T {
+    let mut copy = object.clone();
+    metadata(&mut copy).managed_fields = None;
+    copy
+}
+
+fn unindex(index: &mut BTreeMap<Text, BTreeSet<Text>>, id: &str, name: &Text) {
+    if let Some(names) = index.get_mut(id) {
+        names.remove(name);
+        if names.is_empty() {
+            index.remove(id);
+        }
+    }
+}

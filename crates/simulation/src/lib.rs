@@ -1,0 +1,13 @@
+//! The time machine: the operator, a cloud and a whole control plane under one seed and a virtual clock.
+//!
+//! ```text
+//! Rehearsal: plane (in process) ── changes ──▶ operator ── errands ──▶ plane's server, the cloud, the engine
+//!                 ▲                                                          │
+//!                 └──────────────── time moves when nobody has anything to do┘
+//! ```
+//!
+//! Nothing here waits: an hour takes as long as its work. The same seed gives the same hour.
+
+mod rehearsal;
+
+pub use rehearsal::{Rehearsal, Setup};
