@@ -1,0 +1,20 @@
+//! Clouds that cost nothing. So far the kwok provider.
+//!
+//! ```text
+//! KwokCloud ── NodeDesk ─▶ an API server: nodes that are nothing but objects
+//!           └─ Clock
+//! ```
+//!
+//! What is not here: a client, a runtime, a clock, a die. The owner passes in how to reach the cluster and how to wait, so
+//! that the same code serves a shell with a runtime and a test that polls by hand under a virtual clock.
+
+mod chance;
+mod choice;
+mod clock;
+pub mod kwok;
+
+#[cfg(test)]
+mod by_hand;
+
+pub use clock::{Clock, Wait};
+pub use kwok::{Created, KwokCloud, NodeDesk};
