@@ -11,6 +11,7 @@
 mod chance;
 mod choice;
 mod clock;
+pub mod ec2_class;
 pub mod kwok;
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
 //! What can be bought: a file of instance types, kwok's own, or the built-in AWS catalogue.
 
-mod ec2;
-
 use kerf_api::{NodeOverlay, labels as api_labels};
 use kerf_cloud::{aws, kwok};
+use kerf_cloud_sim::ec2_class;
 use kerf_mirror::{Inquiry, LabelRules, Stock, Supply, Types};
 use kerf_model::{CapacityType, InstanceType, Money, NodeClassRef, Text, TypeName, labels};
 use std::cell::{OnceCell, RefCell};
@@ -91,7 +90,7 @@ impl Catalogue {
                 Ok(types.clone())
             }
             _ => {
-                let class = ec2::read(inquiry.class_object)?;
+                let class = ec2_class::read(inquiry.class_object)?;
                 let region =
                     self.region.clone().or_else(|| class.region()).unwrap_or_else(|| DEFAULT_REGION.to_owned());
                 let types =

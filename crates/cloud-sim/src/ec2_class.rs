@@ -8,14 +8,16 @@ use kerf_model::{Quantity, Resources, Text};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-pub(super) struct Class {
-    pub(super) facts: NodeClassFacts,
+/// What the catalogue needs to know of a class.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Class {
+    pub facts: NodeClassFacts,
 }
 
 /// Reads a class; without one, the provider's defaults. In words what of it makes no sense.
-pub(super) fn read(object: Option<&Value>) -> Result<Class, Text> {
+pub fn read(object: Option<&Value>) -> Result<Class, Text> {
     let Some(object) = object else {
-        return Ok(Class { facts: NodeClassFacts::default() });
+        return Ok(Class::default());
     };
     let class: Ec2NodeClass = serde_json::from_value(object.clone())
         .map_err(|error| Text::from(format!("its EC2NodeClass cannot be read: {error}")))?;
@@ -24,7 +26,7 @@ pub(super) fn read(object: Option<&Value>) -> Result<Class, Text> {
 
 impl Class {
     /// The region of its subnets: `eu-west-1` of `eu-west-1b`.
-    pub(super) fn region(&self) -> Option<String> {
+    pub fn region(&self) -> Option<String> {
         let zone = self.facts.zones.as_ref()?.keys().next()?;
         regions().find(|region| zone.starts_with(region)).map(str::to_owned)
     }
