@@ -326,4 +326,6 @@ pub(crate) fn well_known(types: &[InstanceType]) -> Vec<&'static str> {
 }
 
 #[cfg(test)]
+mod conformance;
+#[cfg(test)]
 mod tests;

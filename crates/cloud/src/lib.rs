@@ -9,6 +9,8 @@
 //! plain facts; reading the objects is the business of `kerf-mirror`.
 
 pub mod aws;
+#[cfg(feature = "testing")]
+pub mod conformance;
 pub mod kwok;
 pub mod overlay;
 pub mod provider;

@@ -7,13 +7,13 @@ use kerf_model::{ClaimName, Labels, NodeClassRef, PoolName, Quantity, Requiremen
 
 /// A cluster that is nothing but a map of Nodes.
 #[derive(Default)]
-pub(crate) struct Cluster {
-    pub(crate) nodes: Mutex<BTreeMap<String, Value>>,
-    pub(crate) deleted_claims: Mutex<Vec<String>>,
-    pub(crate) said: Mutex<Vec<String>>,
+pub(super) struct Cluster {
+    pub(super) nodes: Mutex<BTreeMap<String, Value>>,
+    pub(super) deleted_claims: Mutex<Vec<String>>,
+    pub(super) said: Mutex<Vec<String>>,
     /// How many of the next creations fail.
-    pub(crate) failures: Mutex<usize>,
-    pub(crate) background: Background,
+    pub(super) failures: Mutex<usize>,
+    pub(super) background: Background,
 }
 
 impl NodeDesk for Cluster {
@@ -68,13 +68,13 @@ impl NodeDesk for Cluster {
     }
 }
 
-struct Stage {
-    cluster: Arc<Cluster>,
-    clock: HandClock,
-    cloud: KwokCloud,
+pub(super) struct Stage {
+    pub(super) cluster: Arc<Cluster>,
+    pub(super) clock: HandClock,
+    pub(super) cloud: KwokCloud,
 }
 
-fn stage() -> Stage {
+pub(super) fn stage() -> Stage {
     let (cluster, clock) = (Arc::<Cluster>::default(), HandClock::new());
     let cloud = KwokCloud::new(cluster.clone(), Arc::new(clock.clone()), kwok::embedded());
     Stage { cluster, clock, cloud }
@@ -98,7 +98,7 @@ impl Stage {
     }
 
     /// Moves the clock and lets the background work.
-    fn pass(&self, span: Duration) {
+    pub(super) fn pass(&self, span: Duration) {
         self.clock.advance(span);
         self.cluster.background.poll();
     }
@@ -116,7 +116,7 @@ fn reference(instance: &Instance) -> InstanceRef {
     }
 }
 
-fn class(spec: Value, ready: &str) -> Arc<Value> {
+pub(super) fn class(spec: Value, ready: &str) -> Arc<Value> {
     Arc::new(json!({
         "apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "default"}, "spec": spec,
         "status": {"conditions": [{"type": "Ready", "status": ready, "reason": "Ready", "message": "",
@@ -124,7 +124,7 @@ fn class(spec: Value, ready: &str) -> Arc<Value> {
     }))
 }
 
-fn order(name: &str, types: &[&str]) -> LaunchOrder {
+pub(super) fn order(name: &str, types: &[&str]) -> LaunchOrder {
     let mut requirements = Requirements::new();
     if !types.is_empty() {
         requirements.add(labels::INSTANCE_TYPE, Requirement::is_in(types.iter().copied()));
