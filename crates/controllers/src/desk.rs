@@ -3,6 +3,7 @@
 use crate::errand::{ApiCall, CloudCall, Errand, Thought, Ticket};
 use crate::events::{Event, Events};
 use crate::metrics::Metrics;
+use crate::nominations::Nominations;
 use crate::options::Options;
 use crate::record::Record;
 use crate::stock::Stock;
@@ -22,6 +23,8 @@ pub struct Desk<'a> {
     pub record: &'a mut Record,
     /// Offerings that ran dry, and when to ask again.
     pub stock: &'a mut Stock,
+    /// Who was promised which place.
+    pub nominations: &'a mut Nominations,
     pub(crate) duty: &'static str,
     pub(crate) busy: &'a mut BTreeSet<Ticket>,
     pub(crate) errands: &'a mut Vec<(Ticket, Errand)>,

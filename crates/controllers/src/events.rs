@@ -160,6 +160,20 @@ fn fingerprint(at: UnixMillis, event: &Event) -> u64 {
     kerf_api::hash::fnv1(text.as_bytes())
 }
 
+/// Longer messages keep their beginning: an event's message has at most 1024 bytes.
+pub fn cut(mut message: String) -> String {
+    const MOST: usize = 1024;
+    if message.len() > MOST {
+        let mut end = MOST - 3;
+        while !message.is_char_boundary(end) {
+            end -= 1;
+        }
+        message.truncate(end);
+        message.push_str("...");
+    }
+    message
+}
+
 /// As Kubernetes writes a `Time`.
 pub fn timestamp(at: UnixMillis) -> String {
     let at = jiff::Timestamp::from_millisecond(at.0).unwrap_or(jiff::Timestamp::UNIX_EPOCH);

@@ -18,6 +18,7 @@ pub mod duty;
 pub mod errand;
 pub mod events;
 pub mod metrics;
+pub mod nominations;
 pub mod operator;
 pub mod options;
 pub mod queue;

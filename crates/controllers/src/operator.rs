@@ -5,6 +5,7 @@ use crate::duty::Duty;
 use crate::errand::{Errand, Outcome, Ticket};
 use crate::events::Events;
 use crate::metrics::Metrics;
+use crate::nominations::Nominations;
 use crate::options::Options;
 use crate::queue::earlier;
 use crate::record::Record;
@@ -32,6 +33,7 @@ pub struct Operator {
     metrics: Arc<Metrics>,
     record: Record,
     stock: Stock,
+    nominations: Nominations,
     events: Events,
     n_events: u64,
     duties: Vec<Box<dyn Duty>>,
@@ -75,6 +77,7 @@ impl Operator {
             metrics,
             record: Record::default(),
             stock: Stock::default(),
+            nominations: Nominations::default(),
             events: Events::default(),
             n_events: 0,
             duties,
@@ -150,6 +153,7 @@ impl Operator {
                 metrics: &self.metrics,
                 record: &mut self.record,
                 stock: &mut self.stock,
+                nominations: &mut self.nominations,
                 duty: "",
                 busy: &mut self.busy,
                 errands: &mut errands,

@@ -45,6 +45,11 @@ impl Stock {
         self.dry.iter().filter(move |(_, dry)| dry.until > now).map(|(offering, _)| offering)
     }
 
+    /// Whether one of them may be asked again since then.
+    pub fn has_recovered(&self, since: UnixMillis, now: UnixMillis) -> bool {
+        self.dry.values().any(|dry| dry.until > since && dry.until <= now)
+    }
+
     /// When the next of them may be asked again.
     pub fn next(&self, now: UnixMillis) -> Option<UnixMillis> {
         self.dry.values().map(|dry| dry.until).filter(|until| *until > now).min()

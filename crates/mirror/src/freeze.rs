@@ -5,6 +5,7 @@ use crate::pods::{Place, PodFact};
 use crate::read::Reader;
 use crate::resolve::{Resolver, ill};
 use crate::settings::View;
+use crate::shape::Shape;
 use crate::supply::{Inquiry, Supply};
 use crate::wants::{self, Want, switched_off};
 use crate::{Mirror, nodes};
@@ -12,7 +13,7 @@ use kerf_model::{
     BoundGroup, BoundShape, Daemon, InstanceType, Money, Node, NodeIdx, NodeStage, Note, PendingPod, PodId, Pool,
     PoolName, Quantity, Readiness, Resources, Revision, Snapshot, Text, UnixMillis, Why, labels, resources,
 };
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -26,8 +27,15 @@ pub(crate) fn freeze(mirror: &Mirror, now: UnixMillis, supply: &dyn Supply) -> S
 
     let mut wants = Vec::new();
     let running = place_running(mirror, &mut nodes, &mut wants, now, &mut readers);
+    let waiting: FxHashSet<*const Shape> =
+        mirror.pods.values().filter(|pod| pod.place == Place::Waiting).map(|pod| Arc::as_ptr(&pod.shape)).collect();
     for (id, pod) in &mirror.pods {
-        if pod.place == Place::Waiting {
+        let waits = match pod.place {
+            Place::Waiting => true,
+            Place::Fresh => waiting.contains(&Arc::as_ptr(&pod.shape)),
+            Place::Aside | Place::On(_) => false,
+        };
+        if waits {
             wants.push(Want::of_pod(mirror, id, pod, None));
         }
     }

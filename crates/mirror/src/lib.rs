@@ -48,7 +48,7 @@ use buffers::BufferFact;
 use guards::GuardFact;
 use k8s_openapi::api::core::v1::{LimitRange, Pod, PodTemplateSpec};
 use kerf_api::NodeOverlay;
-use kerf_model::{Labels, NodeClassRef, Note, PodId, Snapshot, Text, UnixMillis, Why};
+use kerf_model::{Labels, NodeClassRef, Note, PodId, Revision, Snapshot, Text, UnixMillis, Why};
 use nodes::{NodeClaimFact, NodeFact};
 use pods::{OwnerKind, PodFact};
 use pools::{ClassFact, PoolFact};
@@ -262,6 +262,11 @@ impl Mirror {
     /// Adds a note that its owner made while finding objects (a file that ends in the middle, say).
     pub fn note(&mut self, note: Note) {
         self.loose_notes.push(note);
+    }
+
+    /// How many observations there were: two snapshots of one revision show the same facts.
+    pub fn revision(&self) -> Revision {
+        Revision(self.n_observed)
     }
 
     /// Freezes what is known.

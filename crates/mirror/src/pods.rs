@@ -28,6 +28,8 @@ pub(crate) struct PodFact {
 pub(crate) enum Place {
     /// It wants a place, and we may find one.
     Waiting,
+    /// kube-scheduler has not looked at it yet. If it is like one that found no place, it will find none either.
+    Fresh,
     /// It waits for something else: a gate, a preemption, another scheduler, or its end.
     Aside,
     On(Text),
@@ -114,8 +116,10 @@ pub(crate) fn read(
     fact.fault = reader.fault.clone();
     fact.place = match spec.node_name.as_deref() {
         Some(node) if !node.is_empty() => Place::On(node.into()),
-        _ if fact.is_terminating || fact.belongs_to_a_node() || !waits_for_a_place(pod, view) => Place::Aside,
-        _ => Place::Waiting,
+        _ if fact.is_terminating || fact.belongs_to_a_node() => Place::Aside,
+        _ if waits_for_a_place(pod, view) => Place::Waiting,
+        _ if view == View::Live && waits_for(pod) == WaitsFor::Scheduler => Place::Fresh,
+        _ => Place::Aside,
     };
     Some(fact)
 }

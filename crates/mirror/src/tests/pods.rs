@@ -50,6 +50,19 @@ fn only_pods_that_wait_for_a_place_count() {
 }
 
 #[test]
+fn a_pod_that_nobody_looked_at_counts_with_one_like_it_that_found_no_place() {
+    let pod = |name: &str, cpu: u32, status: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, labels: {{app: web}}}}, spec: {{containers: [{{name: c, resources: {{requests: {{cpu: {cpu}}}}}}}]}}, status: {{phase: Pending, {status}}}}}\n---\n"
+        )
+    };
+    let judged = "conditions: [{type: PodScheduled, status: 'False', reason: Unschedulable}]";
+    let yaml = [pod("judged", 1, judged), pod("alike", 1, ""), pod("other", 2, "")].concat();
+    let live = observed(MirrorSettings::new(View::Live), &yaml);
+    assert_eq!(waiting(&live.snapshot(UnixMillis(0), &TestSupply)), "default/alike default/judged");
+}
+
+#[test]
 fn equal_pods_share_one_demand_whatever_their_serial_numbers() {
     let pod = |name: &str, cpu: u32| {
         format!(
