@@ -8,6 +8,7 @@
 //!
 //! Nothing here waits: an hour takes as long as its work. The same seed gives the same hour.
 
+mod clerk;
 mod rehearsal;
 
 pub use rehearsal::{Rehearsal, Setup};

@@ -1,7 +1,9 @@
 //! One operator and its cluster, stepped by hand.
 
+use crate::clerk::{Background, Clerk, StageClock};
 use jiff::{SignedDuration, Timestamp};
 use kerf_cloud::{CloudError, CloudProvider};
+use kerf_cloud_sim::KwokCloud;
 use kerf_control_plane::clock::Clock;
 use kerf_control_plane::request::Request;
 use kerf_control_plane::store::{Change, ChangeKind, ResourceId};
@@ -10,8 +12,8 @@ use kerf_controllers::errand::{ApiFailure, ask, think};
 use kerf_controllers::metrics::Metrics;
 use kerf_controllers::resource::WATCHED;
 use kerf_controllers::{ApiCall, CloudAnswer, Errand, Operator, Options, Outcome, Ticket, Wake};
-use kerf_mirror::{Kind, Object};
-use kerf_model::UnixMillis;
+use kerf_mirror::{Kind, LabelRules, MirrorSettings, Object, View};
+use kerf_model::{Text, UnixMillis};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -28,7 +30,8 @@ type MakeCloud = Box<dyn Fn(&ControlPlane) -> Arc<dyn CloudProvider>>;
 pub struct Setup {
     pub seed: u64,
     pub options: Options,
-    pub cloud: MakeCloud,
+    /// The kwok provider with its built-in types unless said.
+    pub cloud: Option<MakeCloud>,
     /// Only these duties, instead of all: for tests of one of them.
     pub duties: Option<fn() -> Vec<Box<dyn kerf_controllers::Duty>>>,
 }
@@ -45,6 +48,32 @@ pub struct Rehearsal {
     /// Requests that the operator made, for tests that count them.
     pub n_calls: usize,
     is_down: bool,
+    background: Background,
+}
+
+impl Setup {
+    /// Another cloud than the kwok provider.
+    pub fn with_cloud(mut self, cloud: impl Fn(&ControlPlane) -> Arc<dyn CloudProvider> + 'static) -> Self {
+        self.cloud = Some(Box::new(cloud));
+        self
+    }
+
+    /// Only these duties, instead of all.
+    pub fn with_duties(mut self, duties: fn() -> Vec<Box<dyn kerf_controllers::Duty>>) -> Self {
+        self.duties = Some(duties);
+        self
+    }
+}
+
+impl Default for Setup {
+    /// The kwok provider with its built-in types, and what a user gets without any flag.
+    fn default() -> Self {
+        let labels = LabelRules::kwok();
+        let mut mirror = MirrorSettings::new(View::Live);
+        mirror.scheduling.well_known.extend(kerf_api::labels::KWOK_WELL_KNOWN.iter().map(|key| Text::from(*key)));
+        mirror.labels = labels;
+        Self { seed: 1, options: Options::new(mirror), cloud: None, duties: None }
+    }
 }
 
 impl Rehearsal {
@@ -64,7 +93,15 @@ impl Rehearsal {
             assert!(answer.is_ok(), "a definition of ours is refused: {answer:?}");
         }
         plane.settle();
-        let cloud = (setup.cloud)(&plane);
+        let background = Background::default();
+        let cloud = match &setup.cloud {
+            Some(cloud) => cloud(&plane),
+            None => {
+                let desk = Clerk { server: plane.server().clone(), background: background.clone() };
+                let types = kerf_cloud::kwok::embedded();
+                Arc::new(KwokCloud::new(Arc::new(desk), Arc::new(StageClock(clock.clone())), types))
+            }
+        };
         let (operator, changes) = start(&plane, &setup, &cloud);
         Self {
             plane,
@@ -77,6 +114,7 @@ impl Rehearsal {
             wish: None,
             n_calls: 0,
             is_down: false,
+            background,
         }
     }
 
@@ -212,6 +250,7 @@ impl Rehearsal {
 
     /// Does one round of what is due. Answers whether there was anything.
     fn step(&mut self) -> bool {
+        self.background.poll();
         self.plane.settle();
         if self.is_down {
             self.poll_cloud();
@@ -277,7 +316,7 @@ impl Rehearsal {
         }
         let wishes = [self.plane.settle(), self.wish.filter(|_| !self.is_down).map(timestamp)];
         let mut next = wishes.into_iter().flatten().filter(|then| *then > now).min().unwrap_or(end);
-        if !self.running.is_empty() {
+        if !self.running.is_empty() || self.background.poll() > 0 {
             // The cloud does not say when it will answer.
             next = next.min(now + SignedDuration::from_millis(100));
         }
@@ -331,7 +370,13 @@ fn send(server: &Server, call: &ApiCall) -> Result<Value, ApiFailure> {
     request(server, call.method, &call.path, call.content_type, &call.body)
 }
 
-fn request(server: &Server, method: &str, path: &str, content_type: &str, body: &Value) -> Result<Value, ApiFailure> {
+pub(crate) fn request(
+    server: &Server,
+    method: &str,
+    path: &str,
+    content_type: &str,
+    body: &Value,
+) -> Result<Value, ApiFailure> {
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
     let request = Request {
         method: method.to_owned(),
