@@ -60,6 +60,15 @@ macro_rules! kinds {
                     _ => Err(Unreadable::UnknownKind),
                 }
             }
+
+            /// Reads an object of a kind as an API server writes it, straight from the text. Nothing is tidied: see
+            /// [`Object::read`] for what people write.
+            pub fn parse(kind: Kind, json: &[u8]) -> Result<Object, Unreadable> {
+                match kind {
+                    $(Kind::$kind => parse_text(json).map(|object| Object::$kind(Box::new(object))),)+
+                    Kind::NodeClass => parse_text(json).and_then(Object::read),
+                }
+            }
         }
 
         impl fmt::Display for Kind {
@@ -238,6 +247,14 @@ fn parse<T: DeserializeOwned>(value: Value) -> Result<T, Unreadable> {
         .map_err(|error| Unreadable::Field { field: error.path().to_string(), message: error.inner().to_string() })
 }
 
+fn parse_text<T: DeserializeOwned>(json: &[u8]) -> Result<T, Unreadable> {
+    // Watching the path costs a tenth of the time; only what fails is read a second time to say where.
+    serde_json::from_slice(json).or_else(|_| {
+        serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_slice(json))
+            .map_err(|error| Unreadable::Field { field: error.path().to_string(), message: error.inner().to_string() })
+    })
+}
+
 fn read_node_class(group: &str, kind: &str, value: Value) -> Result<Object, Unreadable> {
     let metadata = value.get("metadata").cloned().unwrap_or(Value::Null);
     let metadata: ObjectMeta = parse(metadata)?;
@@ -350,6 +367,17 @@ mod tests {
             let error = format!("{:?}", read(yaml).unwrap_err());
             assert!(error.contains(expected), "{yaml}: {error}");
         }
+    }
+
+    #[test]
+    fn what_a_server_writes_is_read_from_its_text() {
+        let pod = Object::parse(Kind::Pod, br#"{"metadata": {"name": "a", "namespace": "b"}}"#).unwrap();
+        assert_eq!(pod.key().to_string(), "Pod b/a");
+        let class =
+            br#"{"apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "a"}}"#;
+        assert_eq!(Object::parse(Kind::NodeClass, class).unwrap().key().to_string(), "KWOKNodeClass a");
+        let error = Object::parse(Kind::Pod, br#"{"spec": {"containers": [{"name": 3}]}}"#).unwrap_err();
+        assert!(format!("{error:?}").contains("spec.containers[0].name"), "{error:?}");
     }
 
     #[test]
