@@ -25,6 +25,8 @@ pub mod options;
 pub mod queue;
 pub mod record;
 pub mod resource;
+#[cfg(feature = "shell")]
+pub mod shell;
 pub mod stock;
 pub mod supply;
 pub mod wake;

@@ -24,7 +24,7 @@ use std::sync::Arc;
 const ROUNDS_MAX: usize = 1_000;
 
 /// Who writes events; its errands need no answer.
-const NARRATOR: &str = "events";
+pub(crate) const NARRATOR: &str = "events";
 
 pub struct Operator {
     world: World,
@@ -180,6 +180,15 @@ impl Operator {
             errands.push((ticket, Errand::Api(call)));
         }
         Batch { errands, wish }
+    }
+
+    /// Lets every duty see what changed, and do nothing about it: somebody else leads.
+    pub fn stand_by(&mut self) {
+        for change in std::mem::take(&mut self.changes) {
+            for duty in &mut self.duties {
+                duty.observe(&change, &self.world);
+            }
+        }
     }
 
     /// Errands that have not ended.

@@ -1,0 +1,26 @@
+//! Time, passed in: the wall's, or a faster one.
+
+use kerf_model::UnixMillis;
+use std::time::Duration;
+
+/// Assumptions: it moves forward by itself, steadily enough that `wait_until` is right when it is asked.
+pub trait Clock: Send + Sync {
+    fn now(&self) -> UnixMillis;
+
+    /// How long to sleep, in real time, until this clock shows `then`. Zero for what has passed.
+    fn wait_until(&self, then: UnixMillis) -> Duration;
+}
+
+/// The clock on the wall.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WallClock;
+
+impl Clock for WallClock {
+    fn now(&self) -> UnixMillis {
+        UnixMillis(jiff::Timestamp::now().as_millisecond())
+    }
+
+    fn wait_until(&self, then: UnixMillis) -> Duration {
+        Duration::from_millis(u64::try_from(then.0.saturating_sub(self.now().0)).unwrap_or(0))
+    }
+}

@@ -1,0 +1,123 @@
+//! The operator's own thread: takes in whatever has come, then lets it work once.
+
+use super::clock::Clock;
+use super::errands::Errands;
+use crate::operator::Operator;
+use crate::wake::Wake;
+use kerf_model::UnixMillis;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+
+/// Between two looks at the cluster. News comes in bursts (a thousand pods of one Deployment), and each look costs something
+/// whatever came; after a quiet time the first news is looked at without delay.
+const PACE: Duration = Duration::from_millis(5);
+
+/// Messages taken at once.
+const MANY: usize = 512;
+
+/// What can be said to the seat.
+pub enum Message {
+    Wake(Wake),
+    Look(Box<dyn FnOnce(&Operator) + Send>),
+    /// You lead: work.
+    Lead,
+    /// Decide nothing more, and take in what still comes.
+    Rest,
+}
+
+impl std::fmt::Debug for Message {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Wake(wake) => f.debug_tuple("Wake").field(wake).finish(),
+            Self::Look(_) => f.write_str("Look"),
+            Self::Lead => f.write_str("Lead"),
+            Self::Rest => f.write_str("Rest"),
+        }
+    }
+}
+
+pub(super) struct Seat {
+    operator: Operator,
+    clock: Arc<dyn Clock>,
+    /// None at rest.
+    errands: Option<Errands>,
+    runtime: tokio::runtime::Handle,
+    messages: mpsc::Receiver<Message>,
+    leads: bool,
+}
+
+impl Seat {
+    pub(super) fn new(
+        operator: Operator,
+        clock: Arc<dyn Clock>,
+        errands: Errands,
+        messages: mpsc::Receiver<Message>,
+    ) -> Self {
+        let runtime = errands.runtime().clone();
+        Self { operator, clock, errands: Some(errands), runtime, messages, leads: false }
+    }
+
+    /// Works until nobody can send a message any more.
+    pub(super) fn sit(mut self) {
+        let mut batch = Vec::with_capacity(MANY);
+        let mut wish = None;
+        let mut next_look = Instant::now();
+        loop {
+            if !self.receive(&mut batch, wish) {
+                return;
+            }
+            // Somebody may have gone on talking while the last look was taken, or will in a moment.
+            std::thread::sleep(next_look.saturating_duration_since(Instant::now()));
+            self.take(&mut batch);
+            while self.messages.len() > 0 && self.receive(&mut batch, Some(UnixMillis(i64::MIN))) {
+                self.take(&mut batch);
+            }
+            wish = self.work();
+            next_look = Instant::now() + PACE;
+        }
+    }
+
+    /// Waits for messages, or until the wish is due. False when nobody is left.
+    fn receive(&mut self, batch: &mut Vec<Message>, wish: Option<UnixMillis>) -> bool {
+        let messages = &mut self.messages;
+        self.runtime.block_on(async {
+            let receive = messages.recv_many(batch, MANY);
+            match wish {
+                None => receive.await > 0,
+                Some(then) => {
+                    let wait = self.clock.wait_until(then);
+                    // Time alone is also a reason to work.
+                    tokio::time::timeout(wait, receive).await.is_ok_and(|n| n == 0).then_some(false).unwrap_or(true)
+                }
+            }
+        })
+    }
+
+    fn take(&mut self, batch: &mut Vec<Message>) {
+        for message in batch.drain(..) {
+            match message {
+                Message::Wake(wake) => self.operator.wake(wake),
+                Message::Look(look) => look(&self.operator),
+                Message::Lead => self.leads = true,
+                Message::Rest => self.errands = None,
+            }
+        }
+    }
+
+    fn work(&mut self) -> Option<UnixMillis> {
+        match &self.errands {
+            Some(errands) if self.leads => {
+                let batch = self.operator.work(self.clock.now());
+                for (ticket, errand) in batch.errands {
+                    errands.start(ticket, errand);
+                }
+                batch.wish
+            }
+            _ => {
+                self.operator.stand_by();
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,491 @@
+//! Follows one kind: lists it in pages, then watches, and starts again when the thread is lost.
+//!
+//! ```text
+//! list ──▶ Observed …, then Synced (first time) or Relisted ──▶ watch ──▶ Observed, Gone
+//!  ▲                                                             │ ended: resume from the last version
+//!  └─────────────────────── 410 Gone, or the kind went away ◀────┘
+//! ```
+//!
+//! Objects are read one by one, straight from the text of the page or line: a page is the most that is held.
+
+use super::caller::{Trouble, fetch, open};
+use super::health::{Health, MISSING};
+use super::seat::Message;
+use crate::resource::Resource;
+use crate::wake::Wake;
+use http_body_util::BodyExt;
+use kerf_mirror::{Kind, Object, ObjectKey, Unreadable};
+use kube::Client;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+
+/// Objects per page: as kubectl asks.
+const PAGE: usize = 500;
+/// After trouble, and after trouble upon trouble.
+const RETRY_FIRST: Duration = Duration::from_millis(500);
+const RETRY_MOST: Duration = Duration::from_secs(30);
+/// A definition that is not there may be applied at any moment.
+const MISSING_RETRY: Duration = Duration::from_secs(2);
+/// A watch that ends sooner than this without a word is not resumed at once.
+const TOO_SHORT: Duration = Duration::from_secs(1);
+
+/// What to follow.
+#[derive(Debug, Clone)]
+pub(super) struct Source {
+    pub(super) kind: Kind,
+    pub(super) resource: Resource,
+    /// Whether it counts as empty as long as the server does not know the kind.
+    pub(super) is_optional: bool,
+}
+
+pub(super) struct Follower {
+    source: Source,
+    client: Client,
+    inbox: mpsc::Sender<Message>,
+    health: Arc<Health>,
+    /// Node classes are one kind to the operator, however many a provider has: they are synced with the last of them.
+    classes_left: Arc<AtomicUsize>,
+    /// Whether anything was shown to the operator before.
+    has_shown: bool,
+    is_synced: bool,
+    /// Only for node classes: what was shown. The operator cannot tell the classes of one provider apart by kind.
+    classes: BTreeSet<ObjectKey>,
+    /// What was last complained about.
+    told: Option<Trouble>,
+}
+
+/// Why following stopped for a moment.
+enum Break {
+    Trouble {
+        verb: &'static str,
+        trouble: Trouble,
+    },
+    /// The operator is not there any more.
+    Nobody,
+}
+
+impl Follower {
+    pub(super) fn new(
+        source: Source,
+        client: Client,
+        inbox: mpsc::Sender<Message>,
+        health: Arc<Health>,
+        classes_left: Arc<AtomicUsize>,
+    ) -> Self {
+        health.waits(source.resource.plural, "being listed");
+        Self {
+            source,
+            client,
+            inbox,
+            health,
+            classes_left,
+            has_shown: false,
+            is_synced: false,
+            classes: BTreeSet::new(),
+            told: None,
+        }
+    }
+
+    /// Until the operator is gone.
+    pub(super) async fn follow(mut self) {
+        let mut version = None;
+        let mut wait = RETRY_FIRST;
+        loop {
+            let outcome = match version.take() {
+                None => self.list().await,
+                Some(from) => self.watch(from).await,
+            };
+            match outcome {
+                Ok(next) => {
+                    version = Some(next);
+                    wait = RETRY_FIRST;
+                    self.told = None;
+                }
+                Err((_, Break::Nobody)) => return,
+                Err((resume, Break::Trouble { verb, trouble })) => {
+                    let is_expired = trouble == Trouble::Expired;
+                    let is_missing = trouble == Trouble::Missing;
+                    // Only what is too old, or went away as a kind, needs a new list.
+                    version = resume.filter(|_| !is_expired && !is_missing);
+                    if !is_expired && self.complain(verb, trouble).await.is_err() {
+                        return;
+                    }
+                    tokio::time::sleep(if is_missing { MISSING_RETRY } else { wait }).await;
+                    wait = (wait * 2).min(RETRY_MOST);
+                }
+            }
+        }
+    }
+
+    /// Shows everything there is. Answers the version from which to watch.
+    async fn list(&mut self) -> Result<String, (Option<String>, Break)> {
+        // Keys are gathered only when something may have to be forgotten.
+        let mut present = self.has_shown.then(Vec::new);
+        let mut token = String::new();
+        loop {
+            let path = format!("{}?limit={PAGE}{token}", self.source.resource.collection());
+            let bytes = fetch(&self.client, "GET", &path, "", Vec::new())
+                .await
+                .map_err(|failure| (None, Break::Trouble { verb: "list", trouble: Trouble::of(failure) }))?;
+            let page: Page<'_> = serde_json::from_slice(&bytes).map_err(|error| (None, unreadable("list", &error)))?;
+            for item in page.items.iter().flatten() {
+                let key = self.show(item.get()).await.map_err(|stop| (None, stop))?;
+                if let (Some(present), Some(key)) = (&mut present, key) {
+                    present.push(key);
+                }
+            }
+            match page.metadata.continue_.as_deref() {
+                Some(next) if !next.is_empty() => token = format!("&continue={}", escaped(next)),
+                _ => {
+                    let version = page.metadata.resource_version.unwrap_or_default().into_owned();
+                    self.listed(present).await.map_err(|stop| (None, stop))?;
+                    return Ok(version);
+                }
+            }
+        }
+    }
+
+    async fn listed(&mut self, present: Option<Vec<ObjectKey>>) -> Result<(), Break> {
+        match present {
+            None => {}
+            Some(present) if self.source.kind == Kind::NodeClass => {
+                let present: BTreeSet<ObjectKey> = present.into_iter().collect();
+                for key in std::mem::take(&mut self.classes) {
+                    if !present.contains(&key) {
+                        self.wake(Wake::Gone(key, None)).await?;
+                    }
+                }
+                self.classes = present;
+            }
+            Some(present) => self.wake(Wake::Relisted(self.source.kind, present)).await?,
+        }
+        self.has_shown = true;
+        self.synced().await?;
+        self.health.has(self.source.resource.plural);
+        Ok(())
+    }
+
+    async fn synced(&mut self) -> Result<(), Break> {
+        if std::mem::replace(&mut self.is_synced, true) {
+            return Ok(());
+        }
+        let kind = self.source.kind;
+        if kind == Kind::NodeClass && self.classes_left.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return Ok(());
+        }
+        self.wake(Wake::Synced(kind)).await
+    }
+
+    /// Shows what changes from a version on. Answers the version from which to go on when the server has ended the watch.
+    async fn watch(&mut self, from: String) -> Result<String, (Option<String>, Break)> {
+        let begun = Instant::now();
+        // Watches that began together do not end together.
+        let seconds = 240 + self.source.resource.plural.bytes().fold(0, |sum, byte| (sum + u64::from(byte)) % 45);
+        let path = format!(
+            "{}?watch=1&allowWatchBookmarks=true&timeoutSeconds={seconds}&resourceVersion={from}",
+            self.source.resource.collection()
+        );
+        let mut version = from;
+        let trouble = |version: &String, trouble| (Some(version.clone()), Break::Trouble { verb: "watch", trouble });
+        let mut body = open(&self.client, "GET", &path, "", Vec::new())
+            .await
+            .map_err(|failure| trouble(&version, Trouble::of(failure)))?;
+        self.health.has(self.source.resource.plural);
+        let mut line = Vec::new();
+        let mut is_silent = true;
+        while let Some(frame) = body.frame().await {
+            let frame = match frame {
+                Ok(frame) => frame,
+                // Connections break; going on from the last version loses nothing.
+                Err(error) => {
+                    tracing::debug!(kind = %self.source.kind, error = %error, "a watch broke");
+                    break;
+                }
+            };
+            let Ok(data) = frame.into_data() else { continue };
+            let mut rest = &*data;
+            while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+                is_silent = false;
+                let (head, tail) = rest.split_at(end);
+                // Most lines lie within one frame, and need not be copied.
+                let outcome = if line.is_empty() {
+                    self.event(head, &mut version).await
+                } else {
+                    line.extend_from_slice(head);
+                    let whole = std::mem::take(&mut line);
+                    self.event(&whole, &mut version).await
+                };
+                outcome.map_err(|stop| (Some(version.clone()), stop))?;
+                rest = &tail[1..];
+            }
+            line.extend_from_slice(rest);
+        }
+        if is_silent && begun.elapsed() < TOO_SHORT {
+            tokio::time::sleep(TOO_SHORT).await;
+        }
+        Ok(version)
+    }
+
+    async fn event(&mut self, line: &[u8], version: &mut String) -> Result<(), Break> {
+        if line.is_empty() {
+            return Ok(());
+        }
+        let event: Event<'_> = serde_json::from_slice(line).map_err(|error| unreadable("watch", &error))?;
+        match event.kind {
+            "ERROR" => {
+                let status: Status = serde_json::from_str(event.object.get()).unwrap_or_default();
+                let trouble = match status.code {
+                    410 => Trouble::Expired,
+                    code => Trouble::Other { status: code, message: status.message },
+                };
+                return Err(Break::Trouble { verb: "watch", trouble });
+            }
+            "DELETED" => {
+                let stub: Stub<'_> =
+                    serde_json::from_str(event.object.get()).map_err(|error| unreadable("watch", &error))?;
+                let key = self.key(&stub.metadata);
+                self.classes.remove(&key);
+                let at = stub.metadata.resource_version.as_deref().and_then(|text| text.parse().ok());
+                self.wake(Wake::Gone(key, at)).await?;
+                remember(version, stub.metadata.resource_version);
+            }
+            "BOOKMARK" => {
+                let stub: Stub<'_> =
+                    serde_json::from_str(event.object.get()).map_err(|error| unreadable("watch", &error))?;
+                remember(version, stub.metadata.resource_version);
+            }
+            _ => {
+                let text = event.object.get();
+                let seen = match Object::parse(self.source.kind, text.as_bytes()) {
+                    Ok(object) => {
+                        let seen = object.metadata().resource_version.clone();
+                        self.observed(object).await?;
+                        seen
+                    }
+                    Err(error) => {
+                        let stub = self.unread(text, error).await?;
+                        stub.and_then(|stub| stub.resource_version.map(Cow::into_owned))
+                    }
+                };
+                remember(version, seen.map(Cow::Owned));
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows one object of a list. None for one that has not even a name.
+    async fn show(&mut self, text: &str) -> Result<Option<ObjectKey>, Break> {
+        match Object::parse(self.source.kind, text.as_bytes()) {
+            Ok(object) => {
+                let key = object.key();
+                self.observed(object).await?;
+                Ok(Some(key))
+            }
+            Err(error) => {
+                let stub = self.unread(text, error).await?;
+                Ok(stub.map(|stub| self.key(&stub)))
+            }
+        }
+    }
+
+    async fn observed(&mut self, object: Object) -> Result<(), Break> {
+        self.has_shown = true;
+        if self.source.kind == Kind::NodeClass {
+            self.classes.insert(object.key());
+        }
+        self.wake(Wake::Observed(Box::new(object))).await
+    }
+
+    /// Tells of an object that cannot be read. The others go on.
+    async fn unread<'a>(&mut self, text: &'a str, error: Unreadable) -> Result<Option<StubMeta<'a>>, Break> {
+        let stub = serde_json::from_str::<Stub<'a>>(text).ok().map(|stub| stub.metadata);
+        let what = match &stub {
+            Some(stub) => self.key(stub).to_string(),
+            None => format!("{} without a name", self.source.resource.kind),
+        };
+        let (field, message) = match error {
+            Unreadable::Field { field, message } => (field, message),
+            Unreadable::NotAnObject { message } => (String::new(), message),
+            Unreadable::OtherVersion { known } => ("apiVersion".to_owned(), format!("only {known} is read")),
+            Unreadable::UnknownKind | Unreadable::NotNeeded => ("kind".to_owned(), "it is of another kind".to_owned()),
+        };
+        self.wake(Wake::Unreadable { what, field, message }).await?;
+        Ok(stub)
+    }
+
+    fn key(&self, stub: &StubMeta<'_>) -> ObjectKey {
+        let Source { kind, resource, .. } = &self.source;
+        let class_kind = (*kind == Kind::NodeClass).then(|| format!("{}.{}", resource.kind, resource.group).into());
+        let namespace = if resource.is_namespaced { stub.namespace.as_deref().unwrap_or("default") } else { "" };
+        ObjectKey { kind: *kind, class_kind, namespace: namespace.into(), name: (&*stub.name).into() }
+    }
+
+    async fn wake(&self, wake: Wake) -> Result<(), Break> {
+        self.inbox.send(Message::Wake(wake)).await.map_err(|_| Break::Nobody)
+    }
+
+    /// Says once what is wrong, with what to do about it.
+    async fn complain(&mut self, verb: &'static str, trouble: Trouble) -> Result<(), Break> {
+        let resource = self.source.resource;
+        let words = words(verb, &resource, &trouble);
+        let is_known =
+            self.told.as_ref().is_some_and(|told| std::mem::discriminant(told) == std::mem::discriminant(&trouble));
+        if trouble == Trouble::Missing && self.source.is_optional {
+            if !is_known {
+                tracing::info!("{words}; going on without any");
+            }
+            self.health.has(resource.plural);
+            self.synced().await?;
+        } else {
+            if !is_known {
+                tracing::error!("{words}");
+            }
+            self.health.waits(resource.plural, words);
+        }
+        self.told = Some(trouble);
+        Ok(())
+    }
+}
+
+/// What is wrong, and what to do about it.
+fn words(verb: &str, resource: &Resource, trouble: &Trouble) -> String {
+    let Resource { group, plural, .. } = resource;
+    let name = if group.is_empty() { (*plural).to_owned() } else { format!("{plural}.{group}") };
+    match trouble {
+        Trouble::Missing => format!("the API server does not serve {name}: {MISSING}"),
+        Trouble::Forbidden { message } => format!(
+            "may not {verb} {name} ({message}); add to the ClusterRole: \
+             {{apiGroups: [{group:?}], resources: [{plural:?}], verbs: [\"get\", \"list\", \"watch\"]}}"
+        ),
+        Trouble::Unauthorized { message } => {
+            format!(
+                "the API server does not accept our credentials to {verb} {name} ({message}); renew the token or certificate"
+            )
+        }
+        Trouble::Expired => format!("what was seen of {name} is too old to go on from"),
+        Trouble::Unreachable { message } => format!("cannot {verb} {name}: {message}; trying again"),
+        Trouble::Other { status, message } => {
+            format!("cannot {verb} {name}: {message} (status {status}); trying again")
+        }
+    }
+}
+
+fn unreadable(verb: &'static str, error: &serde_json::Error) -> Break {
+    let message = format!("the answer is not as expected: {error}");
+    Break::Trouble { verb, trouble: Trouble::Unreachable { message } }
+}
+
+fn remember(version: &mut String, seen: Option<Cow<'_, str>>) {
+    if let Some(seen) = seen.filter(|seen| !seen.is_empty()) {
+        version.clear();
+        version.push_str(&seen);
+    }
+}
+
+/// A continue token is base64 for URLs on most servers, and opaque by contract.
+fn escaped(token: &str) -> String {
+    let mut out = String::with_capacity(token.len());
+    for byte in token.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~') {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
+#[derive(Deserialize)]
+struct Page<'a> {
+    #[serde(default, borrow)]
+    metadata: PageMeta<'a>,
+    #[serde(default, borrow)]
+    items: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Default, Deserialize)]
+struct PageMeta<'a> {
+    #[serde(default, borrow, rename = "continue")]
+    continue_: Option<Cow<'a, str>>,
+    #[serde(default, borrow, rename = "resourceVersion")]
+    resource_version: Option<Cow<'a, str>>,
+}
+
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+/// Enough of an object to know which it is.
+#[derive(Deserialize)]
+struct Stub<'a> {
+    #[serde(borrow)]
+    metadata: StubMeta<'a>,
+}
+
+#[derive(Deserialize)]
+struct StubMeta<'a> {
+    /// A bookmark has none.
+    #[serde(default, borrow)]
+    name: Cow<'a, str>,
+    #[serde(default, borrow)]
+    namespace: Option<Cow<'a, str>>,
+    #[serde(default, borrow, rename = "resourceVersion")]
+    resource_version: Option<Cow<'a, str>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    code: u16,
+    message: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resource::{NODE_POOLS, SERVICES};
+
+    #[test]
+    fn a_missing_right_is_named_with_the_rule_that_gives_it() {
+        let trouble = Trouble::Forbidden { message: "services is forbidden".to_owned() };
+        assert_eq!(
+            words("list", &SERVICES, &trouble),
+            "may not list services (services is forbidden); add to the ClusterRole: \
+             {apiGroups: [\"\"], resources: [\"services\"], verbs: [\"get\", \"list\", \"watch\"]}"
+        );
+    }
+
+    #[test]
+    fn a_missing_kind_is_named_with_the_command_that_brings_it() {
+        let words = words("list", &NODE_POOLS, &Trouble::Missing);
+        assert!(words.starts_with("the API server does not serve nodepools.karpenter.sh: "), "{words}");
+        assert!(words.contains("kerf crds | kubectl apply"), "{words}");
+    }
+
+    #[test]
+    fn a_continue_token_survives_the_query() {
+        assert_eq!(escaped("eyJ2Ijo_a-b.c~=+/"), "eyJ2Ijo_a-b.c~%3D%2B%2F");
+    }
+
+    #[test]
+    fn a_page_is_read_without_its_items() {
+        let page: Page<'_> = serde_json::from_str(
+            r#"{"kind":"PodList","metadata":{"resourceVersion":"7","continue":"x"},"items":[{"a":1}]}"#,
+        )
+        .unwrap();
+        assert_eq!(page.items.unwrap()[0].get(), r#"{"a":1}"#);
+        assert_eq!(page.metadata.continue_.as_deref(), Some("x"));
+        let empty: Page<'_> = serde_json::from_str(r#"{"metadata":{},"items":null}"#).unwrap();
+        assert!(empty.items.is_none());
+    }
+}
