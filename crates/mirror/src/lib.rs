@@ -38,6 +38,7 @@ mod tests;
 
 pub use default_spreads::read_scheduler_config;
 pub use kerf_api::LabelRules;
+pub use nodes::RESERVES;
 pub use object::{Kind, NodeClassObject, Object, ObjectKey, Unreadable, describe};
 pub use pod_state::{Hold, OwnedBy, Phase, PodState};
 pub use pods::WaitsFor;
@@ -48,7 +49,9 @@ use buffers::BufferFact;
 use guards::GuardFact;
 use k8s_openapi::api::core::v1::{LimitRange, Pod, PodTemplateSpec};
 use kerf_api::NodeOverlay;
-use kerf_model::{Labels, NodeClassRef, Note, PodId, Revision, Snapshot, Text, UnixMillis, Why};
+use kerf_model::{
+    Labels, NodeClassRef, Note, PodId, PoolName, Resources, Revision, Snapshot, Text, UnixMillis, Why,
+};
 use nodes::{NodeClaimFact, NodeFact};
 use pods::{OwnerKind, PodFact};
 use pools::{ClassFact, PoolFact};
@@ -275,6 +278,12 @@ impl Mirror {
     /// daemons are sorted by name.
     pub fn snapshot(&self, now: UnixMillis, supply: &dyn Supply) -> Snapshot {
         freeze::freeze(self, now, supply)
+    }
+
+    /// What each pool's machines have together, those on their way out left aside: what limits are compared with.
+    pub fn usage(&self) -> BTreeMap<PoolName, Resources> {
+        let claims: Vec<&NodeClaimFact> = self.node_claims.values().collect();
+        nodes::usage(self.nodes.values(), &claims)
     }
 
     fn take(&mut self, reader: &mut Reader, source: &Text, key: &ObjectKey, object: Object) {

@@ -12,10 +12,14 @@ use k8s_openapi::api::core::v1 as core;
 use kerf_api::LabelRules;
 use kerf_api::NodeClaim;
 use kerf_model::{
-    CapacityType, Effect, Labels, Node, NodeName, NodeStage, PoolName, Requirements, Resources, Taint, Text, TypeName,
-    labels,
+    CapacityType, Effect, Labels, Node, NodeName, NodeStage, PoolName, Quantity, Requirements, Resources, Taint, Text,
+    TypeName, labels, resources,
 };
 use std::collections::BTreeMap;
+
+/// Annotation of a claim: what its node may have at most, as a JSON object of quantities. Whoever creates the claim writes it;
+/// it counts until the cloud has said what was really bought.
+pub const RESERVES: &str = "kerf.dev/reserves";
 
 #[derive(Debug, Clone)]
 pub(crate) struct NodeFact {
@@ -64,6 +68,7 @@ pub(crate) struct NodeClaimFact {
     requests: Resources,
     allocatable: Resources,
     capacity: Resources,
+    reserves: Resources,
     provider_id: Option<Text>,
     node_name: Option<Text>,
     is_leaving: bool,
@@ -95,6 +100,7 @@ impl NodeClaimFact {
             ),
             allocatable: reader.resources("status.allocatable", status.allocatable.as_ref()),
             capacity: reader.resources("status.capacity", status.capacity.as_ref()),
+            reserves: reserves(reader, claim),
             provider_id: text(status.provider_id.as_deref()),
             node_name: text(status.node_name.as_deref()),
             // A disruption command marks its nodes before it deletes their claims; a reboot only borrows the mark.
@@ -116,6 +122,30 @@ impl NodeClaimFact {
         out.extend(self.labels.iter().map(|(key, value)| (key.clone(), value.clone())));
         out
     }
+
+    /// What its node has, or may have at most as long as nobody knows.
+    fn capacity_at_most(&self) -> &Resources {
+        [&self.capacity, &self.reserves].into_iter().find(|amounts| !amounts.is_empty()).unwrap_or(&self.requests)
+    }
+}
+
+fn reserves(reader: &mut Reader, claim: &NodeClaim) -> Resources {
+    let Some(text) = claim.metadata.annotations.as_ref().and_then(|annotations| annotations.get(RESERVES)) else {
+        return Resources::new();
+    };
+    let field = format!("metadata.annotations[{RESERVES}]");
+    match serde_json::from_str(text) {
+        Ok(amounts) => {
+            let mut amounts = reader.resources(&field, Some(&amounts));
+            // A node counts by being there.
+            amounts.0.remove(resources::NODES);
+            amounts
+        }
+        Err(error) => {
+            reader.note(field, format!("{text:?} is not a JSON object of quantities: {error}"));
+            Resources::new()
+        }
+    }
 }
 
 /// One node per machine, in order of name, without the pods that run there.
@@ -126,6 +156,45 @@ pub(crate) fn merge<'a>(
     claims: &[&'a NodeClaimFact],
     startup_taints_of: impl Fn(&str) -> Vec<Taint>,
 ) -> Vec<Node> {
+    let of_pair = |pair| match pair {
+        (Some(node), claim) => Some(of_node(node, claim, &startup_taints_of)),
+        (None, claim) => claim.map(of_claim),
+    };
+    let mut out: Vec<Node> = pair(nodes, claims).into_iter().filter_map(of_pair).collect();
+    out.sort_by(|a, b| a.name.cmp(&b.name));
+    out
+}
+
+/// What each pool's machines have together, those on their way out left aside, and how many there are: what limits are compared
+/// with.
+pub(crate) fn usage<'a>(
+    nodes: impl Iterator<Item = &'a NodeFact>,
+    claims: &[&'a NodeClaimFact],
+) -> BTreeMap<PoolName, Resources> {
+    let mut out: BTreeMap<PoolName, Resources> = BTreeMap::new();
+    for (node, claim) in pair(nodes, claims) {
+        let is_leaving = node.is_some_and(|node| node.is_deleting) || claim.is_some_and(|claim| claim.is_leaving);
+        let of_node = node.and_then(|node| node.labels.get(labels::NODEPOOL));
+        let pool = of_node.or_else(|| claim.and_then(|claim| claim.labels.get(labels::NODEPOOL)));
+        let Some(pool) = pool.filter(|_| !is_leaving) else {
+            continue;
+        };
+        let total = out.entry(PoolName(pool.clone())).or_default();
+        match (node, claim) {
+            (Some(node), claim) => total.add(&capacity_of(node, claim)),
+            (None, Some(claim)) => total.add(claim.capacity_at_most()),
+            (None, None) => {}
+        }
+        total.set(resources::NODES, total.get(resources::NODES) + Quantity::from_units(1));
+    }
+    out
+}
+
+/// Every machine, from both sides.
+fn pair<'a>(
+    nodes: impl Iterator<Item = &'a NodeFact>,
+    claims: &[&'a NodeClaimFact],
+) -> Vec<(Option<&'a NodeFact>, Option<&'a NodeClaimFact>)> {
     let mut unmatched: Vec<Option<&NodeClaimFact>> = claims.iter().map(|claim| Some(*claim)).collect();
     let mut by_provider: BTreeMap<&str, usize> = BTreeMap::new();
     let mut by_node: BTreeMap<&str, usize> = BTreeMap::new();
@@ -141,14 +210,27 @@ pub(crate) fn merge<'a>(
     for node in nodes {
         let position =
             node.provider_id.as_deref().and_then(|id| by_provider.get(id)).or_else(|| by_node.get(&*node.name));
-        let claim = position.and_then(|position| unmatched[*position].take());
-        out.push(of_node(node, claim, &startup_taints_of));
+        out.push((Some(node), position.and_then(|position| unmatched[*position].take())));
     }
-    for claim in unmatched.into_iter().flatten() {
-        out.push(of_claim(claim));
-    }
-    out.sort_by(|a, b| a.name.cmp(&b.name));
+    out.extend(unmatched.into_iter().flatten().map(|claim| (None, Some(claim))));
     out
+}
+
+fn is_initialized(node: &NodeFact, claim: Option<&NodeClaimFact>) -> bool {
+    let is_managed = claim.is_some() || node.labels.contains_key(labels::NODEPOOL);
+    let is_rebooting = claim.is_some_and(|claim| claim.is_rebooting);
+    !is_managed || (node.has(labels::INITIALIZED) && !is_rebooting)
+}
+
+/// What a node has; until it is initialized, what it does not say is as the cloud promised.
+fn capacity_of(node: &NodeFact, claim: Option<&NodeClaimFact>) -> Resources {
+    let mut capacity = node.capacity.clone();
+    if let Some(claim) = claim
+        && !is_initialized(node, Some(claim))
+    {
+        fill(&mut capacity, &claim.capacity);
+    }
+    capacity
 }
 
 fn of_node(node: &NodeFact, claim: Option<&NodeClaimFact>, startup_taints_of: impl Fn(&str) -> Vec<Taint>) -> Node {
@@ -157,9 +239,7 @@ fn of_node(node: &NodeFact, claim: Option<&NodeClaimFact>, startup_taints_of: im
         .get(labels::NODEPOOL)
         .or_else(|| claim.and_then(|claim| claim.labels.get(labels::NODEPOOL)))
         .cloned();
-    let is_managed = pool.is_some() || claim.is_some();
-    let is_rebooting = claim.is_some_and(|claim| claim.is_rebooting);
-    let is_initialized = !is_managed || (node.has(labels::INITIALIZED) && !is_rebooting);
+    let is_initialized = is_initialized(node, claim);
     let is_registered = is_initialized || node.has(labels::REGISTERED);
 
     let mut labels_now = node.labels.clone();
@@ -180,13 +260,13 @@ fn of_node(node: &NodeFact, claim: Option<&NodeClaimFact>, startup_taints_of: im
         };
         taints.retain(|taint| !is_ephemeral(taint) && !startup.iter().any(|start| same(start, taint)));
     }
-    let (mut allocatable, mut capacity) = (node.allocatable.clone(), node.capacity.clone());
+    let mut allocatable = node.allocatable.clone();
     if let Some(claim) = claim
         && !is_initialized
     {
         fill(&mut allocatable, &claim.allocatable);
-        fill(&mut capacity, &claim.capacity);
     }
+    let capacity = capacity_of(node, claim);
     let is_leaving = node.is_deleting || claim.is_some_and(|claim| claim.is_leaving);
     let stage = match (is_leaving, is_initialized) {
         (true, _) => NodeStage::Leaving,
@@ -196,12 +276,11 @@ fn of_node(node: &NodeFact, claim: Option<&NodeClaimFact>, startup_taints_of: im
     finish(&node.name, pool, stage, labels_now, taints, allocatable, capacity)
 }
 
-/// A node that has not appeared yet. Until the cloud has answered, it has at least what was asked for.
+/// A node that has not appeared yet. Until the cloud has answered, it has at least what was asked for, and at most what its
+/// creator reserved: pods count on the least, limits on the most.
 fn of_claim(claim: &NodeClaimFact) -> Node {
     let labels_then = claim.future_labels();
-    let or_requests = |amounts: &Resources| {
-        if amounts.is_empty() { claim.requests.clone() } else { amounts.clone() }
-    };
+    let allocatable = if claim.allocatable.is_empty() { &claim.requests } else { &claim.allocatable };
     let stage = if claim.is_leaving { NodeStage::Leaving } else { NodeStage::InFlight };
     let pool = labels_then.get(labels::NODEPOOL).cloned();
     let mut node = finish(
@@ -210,8 +289,8 @@ fn of_claim(claim: &NodeClaimFact) -> Node {
         stage,
         labels_then,
         claim.taints.clone(),
-        or_requests(&claim.allocatable),
-        or_requests(&claim.capacity),
+        allocatable.clone(),
+        claim.capacity_at_most().clone(),
     );
     if let Some(name) = &claim.node_name {
         node.name = NodeName(name.clone());

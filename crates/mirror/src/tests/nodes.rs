@@ -222,3 +222,25 @@ fn pods_on_nodes_that_are_not_shown_are_told_once() {
     assert_eq!(picture.notes.len(), 1);
     assert!(notes(&picture).contains("it runs on elsewhere, which is not shown here, and 1 more pods"));
 }
+
+#[test]
+fn until_the_cloud_has_answered_a_claim_counts_with_what_it_reserves() {
+    let reserving = |text: &str, status: &str| {
+        claim(status).replace("name: c,", &format!("name: c, annotations: {{kerf.dev/reserves: '{text}'}},"))
+    };
+    let reserves = r#"{"cpu":"16","nodes":"1"}"#;
+    for (story, yaml, expected) in [
+        ("reserved", reserving(reserves, ""), "cpu 16, nodes 1"),
+        ("bought", reserving(reserves, "capacity: {cpu: 4}"), "cpu 4, nodes 1"),
+        ("nothing reserved", claim(""), "cpu 1, nodes 1"),
+        ("there", reserving(reserves, "providerID: id-1") + "\n---\n" + &node("", ""), "cpu 2, nodes 1"),
+        ("nonsense", reserving("many", ""), "cpu 1, nodes 1"),
+    ] {
+        let mirror = observed(MirrorSettings::new(View::Files), &format!("{POOL}{yaml}"));
+        let picture = mirror.snapshot(UnixMillis(0), &TestSupply);
+        assert_eq!(picture.pools[0].in_use.to_string(), expected, "{story}");
+        assert_eq!(mirror.usage()[&picture.pools[0].name].to_string(), expected, "{story}");
+        let is_noted = picture.notes.iter().any(|note| note.field.contains("kerf.dev/reserves"));
+        assert_eq!(is_noted, story == "nonsense", "{story}");
+    }
+}
