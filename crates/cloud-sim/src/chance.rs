@@ -18,6 +18,19 @@ impl Chance {
         let hash = [purpose, "\0", subject].iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, part| fold(hash, part));
         mix(mix(hash ^ mix(self.seed)) ^ mix(number.wrapping_add(1)))
     }
+
+    /// A number from 0 up to, but not including, 1.
+    pub(crate) fn share(self, purpose: &str, subject: &str, number: u64) -> f64 {
+        // 53 bits are what a float can hold.
+        (self.bits(purpose, subject, number) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// So many hexadecimal digits, at most 16.
+    pub(crate) fn hex(self, purpose: &str, subject: &str, n_digits: usize) -> String {
+        let mut digits = format!("{:016x}", self.bits(purpose, subject, 0));
+        digits.truncate(n_digits);
+        digits
+    }
 }
 
 /// Continues an FNV-1a hash.
@@ -46,5 +59,13 @@ mod tests {
             assert_ne!(first, other);
         }
         assert_ne!(draw(1, "ab", "c", 0), draw(1, "a", "bc", 0));
+    }
+
+    #[test]
+    fn shares_are_spread_evenly() {
+        let chance = Chance::new(7);
+        let n_below = (0..10_000).filter(|n| chance.share("spread", "x", *n) < 0.25).count();
+        assert!((2_300..2_700).contains(&n_below), "{n_below} of 10000 below a quarter");
+        assert_eq!(chance.hex("id", "x", 16).len(), 16);
     }
 }

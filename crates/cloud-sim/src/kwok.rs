@@ -9,7 +9,7 @@
 //! finds the node of the first.
 
 mod desk;
-mod node;
+pub(crate) mod node;
 
 pub use desk::{Created, NodeDesk};
 

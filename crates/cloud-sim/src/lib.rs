@@ -1,7 +1,9 @@
-//! Clouds that cost nothing. So far the kwok provider.
+//! Clouds that cost nothing: the kwok provider, and a simulated EC2.
 //!
 //! ```text
 //! KwokCloud ── NodeDesk ─▶ an API server: nodes that are nothing but objects
+//!           └─ Clock
+//! SimCloud ─── Yard ─────▶ simulated machines, which become nodes by themselves
 //!           └─ Clock
 //! ```
 //!
@@ -13,9 +15,11 @@ mod choice;
 mod clock;
 pub mod ec2_class;
 pub mod kwok;
+pub mod sim;
 
 #[cfg(test)]
 mod by_hand;
 
 pub use clock::{Clock, Wait};
 pub use kwok::{Created, KwokCloud, NodeDesk};
+pub use sim::{Bill, BillLine, Faults, NewMachine, Notice, NoticeKind, SimCloud, SimOptions, Span, Yard};
