@@ -11,12 +11,17 @@ pub(crate) struct Candidate<'a> {
     pub(crate) it: &'a Arc<InstanceType>,
     pub(crate) offering: &'a Offering,
     pub(crate) key: OfferingKey,
-    /// Whether the order's requests fit into it.
-    pub(crate) fits: bool,
+}
+
+impl Candidate<'_> {
+    /// Whether the order's requests fit into it. Asked of the cheapest first, and mostly of no other: the sums are not free.
+    pub(crate) fn fits(&self, order: &LaunchOrder) -> bool {
+        order.requests.fits(&self.it.allocatable_of(self.offering))
+    }
 }
 
 /// Every launchable offering that suits the requirements and is not to be avoided: cheapest first, ties by name, zone and
-/// capacity type. Whether the requests fit is told, not judged.
+/// capacity type. Whether the requests fit is another question.
 pub(crate) fn candidates<'a>(types: &'a [Arc<InstanceType>], order: &LaunchOrder) -> Vec<Candidate<'a>> {
     let wanted = wanted(order);
     let avoid: BTreeSet<&OfferingKey> = order.avoid.iter().collect();
@@ -26,8 +31,7 @@ pub(crate) fn candidates<'a>(types: &'a [Arc<InstanceType>], order: &LaunchOrder
         for offering in suiting.filter(|offering| offering.requirements.intersects(&wanted)) {
             let key = offering_key(it, offering);
             if !avoid.contains(&key) {
-                let fits = order.requests.fits(&it.allocatable_of(offering));
-                found.push(Candidate { it, offering, key, fits });
+                found.push(Candidate { it, offering, key });
             }
         }
     }

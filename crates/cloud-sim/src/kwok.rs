@@ -244,7 +244,7 @@ impl CloudProvider for KwokCloud {
 /// capacity is what was asked for.
 pub(crate) fn choose<'a>(types: &'a [Arc<InstanceType>], order: &LaunchOrder) -> Result<Candidate<'a>, CloudError> {
     let suiting = candidates(types, order);
-    let fitting = suiting.iter().find(|candidate| candidate.fits);
+    let fitting = suiting.iter().find(|candidate| candidate.fits(order));
     let chosen = fitting.or_else(|| suiting.first().filter(|_| names_types(order)));
     chosen.cloned().ok_or_else(|| {
         let why = match (suiting.len(), order.avoid.len()) {

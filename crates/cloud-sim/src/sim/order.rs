@@ -90,15 +90,14 @@ pub(super) fn acceptable<'a>(
 ) -> Result<Vec<Candidate<'a>>, CloudError> {
     let suiting = candidates(types, order);
     let n_suiting = suiting.len();
-    let fits_none = !suiting.iter().any(|candidate| candidate.fits);
     // On kwok a node's capacity is what was asked for, so a type that is named is large enough.
-    let takes_any = class.ec2.is_none() && fits_none && names_types(order);
+    let takes_any = class.ec2.is_none() && names_types(order) && !suiting.iter().any(|candidate| candidate.fits(order));
     let mut names = BTreeSet::new();
     let mut accepted = Vec::new();
-    for candidate in suiting.into_iter().filter(|candidate| candidate.fits || takes_any) {
-        let has_image = class.ec2.as_ref().is_none_or(|class| image_of(class, candidate.it).is_some());
+    for candidate in suiting {
         let has_place = names.len() < TYPES_MAX || names.contains(&candidate.it.name);
-        if has_image && has_place {
+        let has_image = || class.ec2.as_ref().is_none_or(|class| image_of(class, candidate.it).is_some());
+        if has_place && (takes_any || candidate.fits(order)) && has_image() {
             names.insert(candidate.it.name.clone());
             accepted.push(candidate);
         }
