@@ -14,6 +14,7 @@
 //! To know what wakes it, read [`wake`]; to know what it does and in which order, read [`operator::duties`].
 
 pub mod claims;
+pub mod classes;
 pub mod conditions;
 pub mod desk;
 pub mod duty;
@@ -23,6 +24,7 @@ pub mod metrics;
 pub mod nominations;
 pub mod operator;
 pub mod options;
+pub mod pools;
 pub mod queue;
 pub mod record;
 pub mod resource;

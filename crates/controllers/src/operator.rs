@@ -1,5 +1,6 @@
 //! The operator: one owner of state, and its duties.
 
+use crate::classes;
 use crate::desk::Desk;
 use crate::duty::Duty;
 use crate::errand::{Errand, Outcome, Ticket};
@@ -7,6 +8,7 @@ use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::nominations::Nominations;
 use crate::options::Options;
+use crate::pools;
 use crate::queue::earlier;
 use crate::record::Record;
 use crate::resource::WATCHED;
@@ -53,7 +55,14 @@ pub struct Batch {
 /// Everything the operator takes care of, in the order in which it does.
 pub fn duties(options: &Options) -> Vec<Box<dyn Duty>> {
     let _ = options;
-    Vec::new()
+    vec![
+        Box::new(pools::Hash::default()),
+        Box::new(pools::Validation::default()),
+        Box::new(classes::Classes::default()),
+        Box::new(pools::Readiness::default()),
+        Box::new(pools::RegistrationHealth::default()),
+        Box::new(pools::Counter::default()),
+    ]
 }
 
 impl Operator {
