@@ -201,7 +201,10 @@ impl ControlPlane {
                         std::thread::yield_now();
                         continue;
                     }
-                    Round::Until(then) => then.duration_since(state.now()).unsigned_abs().min(LOOK_UP_EVERY),
+                    Round::Until(then) => {
+                        let span = then.duration_since(state.now()).unsigned_abs();
+                        state.clock.in_real_time(span).min(LOOK_UP_EVERY)
+                    }
                     Round::Quiet => LOOK_UP_EVERY,
                 };
                 drop(drive);

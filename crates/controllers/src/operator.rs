@@ -1,6 +1,5 @@
 //! The operator: one owner of state, and its duties.
 
-use crate::classes;
 use crate::desk::Desk;
 use crate::duty::Duty;
 use crate::errand::{Errand, Outcome, Ticket};
@@ -8,13 +7,13 @@ use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::nominations::Nominations;
 use crate::options::Options;
-use crate::pools;
 use crate::queue::earlier;
 use crate::record::Record;
 use crate::resource::WATCHED;
 use crate::stock::Stock;
 use crate::wake::Wake;
 use crate::world::{Change, World};
+use crate::{classes, early_binding, pools, provisioning};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kerf_cloud::CloudProvider;
 use kerf_mirror::{Kind, Mirror, Object};
@@ -54,15 +53,19 @@ pub struct Batch {
 
 /// Everything the operator takes care of, in the order in which it does.
 pub fn duties(options: &Options) -> Vec<Box<dyn Duty>> {
-    let _ = options;
-    vec![
+    let mut duties: Vec<Box<dyn Duty>> = vec![
         Box::new(pools::Hash::default()),
         Box::new(pools::Validation::default()),
         Box::new(classes::Classes::default()),
         Box::new(pools::Readiness::default()),
         Box::new(pools::RegistrationHealth::default()),
         Box::new(pools::Counter::default()),
-    ]
+        Box::new(provisioning::Provisioning::default()),
+    ];
+    if options.gates.early_binding {
+        duties.push(Box::new(early_binding::EarlyBinding::default()));
+    }
+    duties
 }
 
 impl Operator {
@@ -102,6 +105,10 @@ impl Operator {
 
     pub fn record(&self) -> &Record {
         &self.record
+    }
+
+    pub fn nominations(&self) -> &Nominations {
+        &self.nominations
     }
 
     pub fn metrics(&self) -> &Arc<Metrics> {

@@ -49,9 +49,7 @@ use buffers::BufferFact;
 use guards::GuardFact;
 use k8s_openapi::api::core::v1::{LimitRange, Pod, PodTemplateSpec};
 use kerf_api::NodeOverlay;
-use kerf_model::{
-    Labels, NodeClassRef, Note, PodId, PoolName, Resources, Revision, Snapshot, Text, UnixMillis, Why,
-};
+use kerf_model::{Labels, NodeClassRef, Note, PodId, PoolName, Resources, Revision, Snapshot, Text, UnixMillis, Why};
 use nodes::{NodeClaimFact, NodeFact};
 use pods::{OwnerKind, PodFact};
 use pools::{ClassFact, PoolFact};

@@ -249,6 +249,10 @@ families! {
         "1, with the release. goversion names the Rust release: this is no Go program.";
 
     // The process.
+    // Ours.
+    UNSOUND_PLANS_TOTAL = "kerf_unsound_plans_total" counter []
+        "Plans that would have broken a rule of the audit, and were dropped.";
+    // The process.
     CLIENT_GO_REQUEST_DURATION_SECONDS = "client_go_request_duration_seconds" REQUESTS
         [verb, group, version, kind, subresource]
         "How long the API server took to answer.";

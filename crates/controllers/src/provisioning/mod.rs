@@ -1,0 +1,350 @@
+//! Provisioning: pods that found no place become claims for nodes.
+//!
+//! ```text
+//! pod waits ─▶ window (quiet for a second, ten at most) ─▶ snapshot ─▶ thought ─▶ claims, promises, events
+//!                 └── after a while: what is full already goes out, the rest waits on
+//! ```
+//!
+//! One thought at a time, and none before every claim of the last one is in the world: so that what was decided is seen, limits
+//! are never crossed, and nothing is bought twice.
+
+mod apply;
+mod window;
+
+use crate::desk::Desk;
+use crate::duty::Duty;
+use crate::errand::{Outcome, Thought};
+use crate::events::{About, Event};
+use crate::metrics::families;
+use crate::queue::earlier;
+use crate::record::Decision;
+use crate::resource::NODE_POOLS;
+use crate::supply::CloudSupply;
+use crate::world::{Change, World};
+use kerf_mirror::PodState;
+use kerf_model::{Plan, PodId, Report, Revision, Snapshot, Text, UnixMillis, Why};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use window::Window;
+
+/// A pod that nothing could be done for is looked at again after this long, if anything changed.
+const AGAIN_MS: i64 = 10_000;
+/// The answers of one cloud to one storm of claims come together; one look serves them all.
+const AFTER_FAILURE_MS: i64 = 100;
+/// How long the same refusal is not told again.
+const REFUSAL_QUIET_MS: i64 = 300_000;
+
+pub struct Provisioning {
+    window: Window,
+    /// The thought that is being thought.
+    pending: Option<Pending>,
+    /// Claims whose creation has not been answered.
+    creating: BTreeSet<Text>,
+    /// What the last thought saw, and when to look again although no pod is new.
+    last: Option<(Revision, UnixMillis)>,
+    /// Pods that were bound or went since the last time.
+    settled: Vec<PodId>,
+    /// Claims that went since the last time.
+    gone: Vec<Text>,
+    /// When a pod was last bound: while kube-scheduler is busy with a backlog, nobody knows what will be left of it.
+    last_bound: UnixMillis,
+}
+
+struct Pending {
+    began: UnixMillis,
+    /// More pods are expected: only what is full goes out.
+    is_interim: bool,
+    n_pods: usize,
+    window_ms: i64,
+}
+
+impl Default for Provisioning {
+    fn default() -> Self {
+        Self {
+            window: Window::default(),
+            pending: None,
+            creating: BTreeSet::new(),
+            last: None,
+            settled: Vec::new(),
+            gone: Vec::new(),
+            last_bound: UnixMillis(i64::MIN / 2),
+        }
+    }
+}
+
+impl Duty for Provisioning {
+    fn name(&self) -> &'static str {
+        "provisioner"
+    }
+
+    fn observe(&mut self, change: &Change, _: &World) {
+        match change {
+            Change::Pod { id, before, after } => {
+                let is_waiting = |pod: &Option<Arc<PodState>>| pod.as_ref().is_some_and(|pod| pod.is_waiting);
+                if let Some(pod) = after.as_ref().filter(|pod| pod.is_waiting)
+                    && !is_waiting(before)
+                {
+                    self.window.trigger(&pod.uid);
+                }
+                let is_bound = after.as_ref().is_none_or(|pod| pod.is_bound() || !pod.is_active());
+                if is_bound && before.as_ref().is_none_or(|pod| !pod.is_bound()) {
+                    self.settled.push(id.clone());
+                }
+            }
+            // Pods of a node that goes want another place.
+            Change::Node { name, before, after } => {
+                let goes = |node: &k8s_openapi::api::core::v1::Node| {
+                    node.metadata.deletion_timestamp.is_some() || apply::is_disrupted(node)
+                };
+                if after.as_ref().is_some_and(|node| goes(node)) && !before.as_ref().is_some_and(|node| goes(node)) {
+                    self.window.trigger(&format!("node/{name}").into());
+                }
+            }
+            Change::Claim { name, before, after } => {
+                let is_going = |claim: &kerf_api::NodeClaim| claim.metadata.deletion_timestamp.is_some();
+                let went = after.as_ref().is_none_or(|claim| is_going(claim));
+                if went && before.as_ref().is_some_and(|claim| !is_going(claim)) {
+                    self.window.hurry(&format!("claim/{name}").into());
+                    self.gone.push(name.clone());
+                }
+            }
+            Change::Pool { name, before, after } => {
+                let generation = |pool: &Option<Arc<kerf_api::NodePool>>| {
+                    pool.as_ref().map(|pool| (pool.metadata.generation, apply::is_ready(pool)))
+                };
+                if generation(before) != generation(after) {
+                    self.window.trigger(&format!("pool/{name}").into());
+                }
+            }
+            Change::Class { class, .. } => self.window.trigger(&format!("class/{}", class.name).into()),
+            Change::Other { key } => {
+                if matches!(
+                    key.kind,
+                    kerf_mirror::Kind::CapacityBuffer | kerf_mirror::Kind::PodTemplate | kerf_mirror::Kind::NodeOverlay
+                ) {
+                    self.window.trigger(&key.to_string().into());
+                }
+            }
+            Change::Synced => self.window.trigger(&"synced".into()),
+        }
+    }
+
+    fn work(&mut self, desk: &mut Desk<'_>) -> Option<UnixMillis> {
+        let now = desk.now;
+        for id in self.settled.drain(..) {
+            self.last_bound = now;
+            desk.nominations.fulfilled(&id);
+        }
+        for claim in self.gone.drain(..) {
+            desk.nominations.withdraw(&claim);
+        }
+        desk.nominations.tidy(now);
+        self.window.settle(now);
+        if !desk.world.is_synced() || self.pending.is_some() || !self.creating.is_empty() {
+            return None;
+        }
+        if let Some((revision, again)) = self.last
+            && again <= now
+        {
+            // The same facts would give the same answer.
+            if desk.world.mirror.revision() != revision || desk.stock.has_recovered(UnixMillis(again.0 - AGAIN_MS), now)
+            {
+                self.window.trigger(&"again".into());
+                self.window.settle(now);
+            }
+            self.last = Some((revision, UnixMillis(now.0 + AGAIN_MS)));
+        }
+        match self.window.state(now, desk.options.batch_idle_ms, desk.options.batch_max_ms) {
+            window::State::Closed { opened } => self.look(desk, opened, false),
+            window::State::Interim { opened } => self.look(desk, opened, true),
+            window::State::Waiting(until) => return earlier(Some(until), self.last.map(|(_, again)| again)),
+            window::State::Empty => return self.last.map(|(_, again)| again),
+        }
+        self.last.map(|(_, again)| again)
+    }
+
+    fn done(&mut self, key: &Text, outcome: Outcome, desk: &mut Desk<'_>) {
+        match outcome {
+            Outcome::Thought { snapshot, plan, report } => {
+                let Some(pending) = self.pending.take() else { return };
+                match plan {
+                    Ok(plan) => self.decided(desk, &pending, snapshot, plan, *report),
+                    Err(breaches) => {
+                        desk.metrics.add(&families::UNSOUND_PLANS_TOTAL, &[], 1.0);
+                        tracing::error!(
+                            controller = "provisioner",
+                            ?breaches,
+                            "a plan would break a rule and is dropped"
+                        );
+                        self.last = Some((Revision(u64::MAX), UnixMillis(desk.now.0 + AGAIN_MS)));
+                    }
+                }
+            }
+            Outcome::Api(result) => {
+                self.creating.remove(key);
+                self.created(desk, key, result);
+            }
+            Outcome::Cloud(_) => {}
+        }
+    }
+}
+
+impl Provisioning {
+    /// Freezes the world and thinks about it.
+    fn look(&mut self, desk: &mut Desk<'_>, opened: UnixMillis, is_interim: bool) {
+        let now = desk.now;
+        let supply = CloudSupply { cloud: &**desk.cloud, shelves: desk.stock, now };
+        let snapshot = Arc::new(desk.world.mirror.snapshot(now, &supply));
+        self.last = Some((snapshot.revision, UnixMillis(now.0 + AGAIN_MS)));
+        if is_interim {
+            self.window.looked(now);
+        } else {
+            self.window.close();
+        }
+        let n_pods = snapshot.pods.iter().filter(|pod| !pod.is_virtual).count();
+        self.tell_ill(desk, &snapshot);
+        if snapshot.pods.is_empty() {
+            if !snapshot.ill.is_empty() {
+                return;
+            }
+            // Nothing waits: nothing to look at again.
+            self.last = None;
+            desk.metrics.set(&families::SCHEDULER_UNSCHEDULABLE_PODS_COUNT, &["provisioner"], 0.0);
+            return;
+        }
+        let window_ms = now.0 - opened.0;
+        if n_pods > 0 {
+            let pods = apply::few(snapshot.pods.iter().filter(|pod| !pod.is_virtual).map(|pod| &pod.id));
+            tracing::info!(
+                controller = "provisioner",
+                Pods = pods,
+                "pods" = n_pods,
+                duration = format!("{window_ms}ms"),
+                "found provisionable pod(s)"
+            );
+        }
+        desk.metrics.set(&families::SCHEDULER_QUEUE_DEPTH, &["provisioner", "current"], snapshot.pods.len() as f64);
+        self.pending = Some(Pending { began: now, is_interim, n_pods, window_ms });
+        let effort = desk.options.effort;
+        desk.think(&"plan".into(), Thought::Capacity { snapshot, effort });
+    }
+
+    /// A plan is there: carry it out, as far as it still makes sense.
+    fn decided(&mut self, desk: &mut Desk<'_>, pending: &Pending, snapshot: Arc<Snapshot>, plan: Plan, report: Report) {
+        let seconds = (desk.now.0 - pending.began.0) as f64 / 1_000.0;
+        desk.metrics.observe(&families::SCHEDULER_SCHEDULING_DURATION_SECONDS, &["provisioner"], seconds);
+        desk.metrics.set(&families::SCHEDULER_QUEUE_DEPTH, &["provisioner", "current"], 0.0);
+        let steps = apply::sort_out(self, desk, pending, &snapshot, &plan);
+        for placement in &steps.placed {
+            apply::promise(desk, &placement.node.0, &placement.pods, &snapshot);
+        }
+        if !pending.is_interim {
+            self.tell_refused(desk, &report);
+        }
+        if !steps.launches.is_empty() {
+            let n_pods: usize = steps.launches.iter().map(|launch| launch.for_pods.len()).sum();
+            tracing::info!(
+                controller = "provisioner",
+                nodeclaims = steps.launches.len(),
+                pods = n_pods,
+                batched = pending.n_pods,
+                window = format!("{}ms", pending.window_ms),
+                "computed new nodeclaim(s) to fit pod(s)"
+            );
+        }
+        for launch in &steps.launches {
+            let Some(pool) = desk.world.pools.get(&launch.pool.0).cloned() else { continue };
+            let Some(call) = apply::create(launch, &pool, &snapshot) else { continue };
+            self.creating.insert(launch.claim.0.clone());
+            apply::promise(desk, &launch.claim.0, &launch.for_pods, &snapshot);
+            desk.call(&launch.claim.0, call);
+        }
+        if steps.holds_back {
+            self.window.again_at(UnixMillis(desk.now.0 + apply::SETTLE_MS));
+        }
+        let (at, revision, is_interim) = (desk.now, snapshot.revision, pending.is_interim);
+        desk.record.keep(Decision { at, revision, plan, report, is_interim });
+    }
+
+    fn created(
+        &mut self,
+        desk: &mut Desk<'_>,
+        key: &Text,
+        result: Result<serde_json::Value, crate::errand::ApiFailure>,
+    ) {
+        match result {
+            Ok(_) => {
+                let Some(claim) = desk.world.claims.get(key) else { return };
+                let pool = apply::pool_of(claim);
+                let relaxed = apply::annotation(claim, kerf_api::labels::MIN_VALUES_RELAXED);
+                desk.metrics.add(&families::NODECLAIMS_CREATED_TOTAL, &["provisioned", pool, relaxed], 1.0);
+                tracing::info!(
+                    controller = "provisioner",
+                    NodePool = pool,
+                    NodeClaim = &**key,
+                    requests = apply::requests_in_words(claim),
+                    "instance-types" = apply::types_in_words(claim),
+                    "created nodeclaim"
+                );
+            }
+            Err(failure) => {
+                tracing::error!(controller = "provisioner", NodeClaim = &**key, error = %failure, "creating nodeclaim");
+                desk.nominations.withdraw(key);
+                self.window.again_at(UnixMillis(desk.now.0 + 1_000));
+            }
+        }
+    }
+
+    fn tell_refused(&self, desk: &mut Desk<'_>, report: &Report) {
+        let n_real = report.refused.len();
+        desk.metrics.set(&families::SCHEDULER_UNSCHEDULABLE_PODS_COUNT, &["provisioner"], n_real as f64);
+        let mut told: BTreeSet<*const kerf_model::Refusal> = BTreeSet::new();
+        let mut empty_pools: BTreeSet<Text> = BTreeSet::new();
+        for (id, refusal) in &report.refused {
+            let awaits = refusal.verdicts.iter().any(|verdict| matches!(verdict.why, Why::ReservationAwaited { .. }));
+            if awaits {
+                continue;
+            }
+            for verdict in &refusal.verdicts {
+                if let (Some(pool), Why::PoolMatchesNoType { .. }) = (&verdict.pool, &verdict.why) {
+                    empty_pools.insert(pool.0.clone());
+                }
+            }
+            // Alike pods share one refusal: the log names it once, with how many.
+            if told.insert(Arc::as_ptr(refusal)) {
+                let n_alike = report.refused.iter().filter(|(_, other)| Arc::ptr_eq(other, refusal)).count();
+                tracing::error!(
+                    controller = "provisioner",
+                    Pod = %id,
+                    pods = n_alike,
+                    error = %refusal,
+                    "could not schedule pod"
+                );
+            }
+            self.tell_failed(desk, id, &refusal.to_string());
+        }
+        for name in empty_pools {
+            if let Some(pool) = desk.world.pools.get(&name) {
+                let about = About::of(NODE_POOLS, &pool.metadata);
+                let message = "NodePool requirements filtered out all compatible available instance types";
+                desk.event(Event::warning(about, "NoCompatibleInstanceTypes", message).quiet_for(60_000));
+            }
+        }
+    }
+
+    fn tell_ill(&self, desk: &mut Desk<'_>, snapshot: &Snapshot) {
+        desk.metrics.set(&families::SCHEDULER_IGNORED_PODS_COUNT, &[], snapshot.ill.len() as f64);
+        for (id, why) in &snapshot.ill {
+            if !matches!(why, Why::NotForUs) {
+                self.tell_failed(desk, id, &why.to_string());
+            }
+        }
+    }
+
+    fn tell_failed(&self, desk: &mut Desk<'_>, id: &PodId, words: &str) {
+        let Some(pod) = desk.world.pod(id) else { return };
+        let about = About::pod(id, &pod.uid);
+        let message = crate::events::cut(format!("Failed to schedule pod, {words}"));
+        desk.event(Event::warning(about, "FailedScheduling", message).quiet_for(REFUSAL_QUIET_MS));
+    }
+}

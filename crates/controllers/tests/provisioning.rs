@@ -1,0 +1,182 @@
+//! From pods that wait to nodes that run them, on a whole control plane under a virtual clock.
+
+#![expect(clippy::unwrap_used, reason = "a test tells what went wrong by panicking")]
+
+mod scene;
+
+use kerf_simulation::{Rehearsal, Setup};
+use scene::{cluster, condition, inflate, n_pods, name, pool, roll, scale};
+use serde_json::{Value, json};
+
+#[test]
+fn d0_1_pods_without_a_place_get_nodes_and_run_and_the_nodes_are_ours() {
+    let mut scene = cluster(Setup::default(), |_| {});
+    scene.create_value(&inflate("inflate", 5, |_| {}));
+    scene.run_until("five running pods", 60, |scene| n_pods(scene, "Running") == 5);
+    for node in scene.nodes() {
+        let labels = &node["metadata"]["labels"];
+        assert_eq!(labels["karpenter.sh/nodepool"], "default");
+        assert_eq!(labels["karpenter.sh/registered"], "true");
+        assert!(labels["node.kubernetes.io/instance-type"].is_string());
+    }
+    scene.run_for(10);
+    for claim in scene.claims() {
+        assert_eq!(condition(&claim, "Ready")["status"], "True", "{claim}");
+        assert_eq!(claim["metadata"]["labels"]["karpenter.sh/capacity-type"], "on-demand");
+    }
+}
+
+#[test]
+fn d0_2_capacity_is_started_within_a_minute_of_a_change_of_load() {
+    let mut scene = cluster(Setup::default(), |_| {});
+    scene.run_for(30);
+    scene.create_value(&inflate("inflate", 500, |_| {}));
+    let began = scene.now();
+    scene.run_until("every pod to run", 60, |scene| n_pods(scene, "Running") == 500);
+    assert!(scene.now().duration_since(began).as_secs() < 60);
+}
+
+#[test]
+fn d0_16_a_selector_that_matches_nothing_is_told_with_its_key() {
+    let mut scene = cluster(Setup::default(), |_| {});
+    scene.create_value(&inflate("odd", 1, |spec| spec["nodeSelector"] = json!({"example.com/colour": "blue"})));
+    scene.run_until("an event that names the key", 60, |scene| {
+        scene
+            .events("FailedScheduling")
+            .iter()
+            .any(|message| message.starts_with("Failed to schedule pod, ") && message.contains("example.com/colour"))
+    });
+    assert!(scene.claims().is_empty());
+}
+
+#[test]
+fn d0_63_four_replicas_of_inflate_run() {
+    let mut scene = cluster(Setup::default(), |_| {});
+    scene.create_value(&inflate("inflate", 0, |_| {}));
+    scene.run_for(5);
+    assert!(scene.nodes().is_empty());
+    scale(&mut scene, "inflate", 4);
+    scene.run_until("four running pods", 60, |scene| n_pods(scene, "Running") == 4);
+}
+
+#[test]
+fn d1_25_pods_of_fargate_never_cause_a_node() {
+    let mut scene = cluster(Setup::default(), |_| {});
+    scene.create_value(&inflate("serverless", 2, |spec| spec["schedulerName"] = json!("fargate-scheduler")));
+    scene.run_for(3);
+    // Whatever another scheduler says of them.
+    for pod in scene.pods() {
+        let path = format!("/api/v1/namespaces/default/pods/{}/status", name(&pod));
+        scene.patch(&path, &json!({"status": {"conditions": [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        ]}}));
+    }
+    scene.run_for(60);
+    assert!(scene.claims().is_empty());
+    scene.create_value(&inflate("ours", 1, |_| {}));
+    scene.run_until("ours to run", 60, |scene| n_pods(scene, "Running") == 1);
+    assert_eq!(scene.claims().len(), 1);
+}
+
+#[test]
+fn d3_15_pods_that_tolerate_a_pools_taint_run_there_on_one_node() {
+    let mut scene = cluster(Setup::default(), |pool| {
+        pool["spec"]["template"]["metadata"] = json!({"labels": {"deployment": "lab"}});
+        pool["spec"]["template"]["spec"]["taints"] =
+            json!([{"key": "dedicated", "value": "lab", "effect": "NoSchedule"}]);
+    });
+    scene.create_value(&inflate("inflate", 2, |spec| {
+        spec["tolerations"] =
+            json!([{"key": "dedicated", "operator": "Equal", "value": "lab", "effect": "NoSchedule"}]);
+        spec["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": "deployment", "operator": "In", "values": ["lab"]}]}]
+        }}});
+    }));
+    scene.run_until("both to run", 85, |scene| n_pods(scene, "Running") == 2);
+    assert_eq!(scene.nodes().len(), 1);
+    let node = &scene.nodes()[0];
+    assert!(node["spec"]["taints"].as_array().unwrap().iter().any(|taint| taint["key"] == "dedicated"));
+}
+
+#[test]
+fn d4_7_sixty_replicas_get_nodes_and_all_run() {
+    let mut scene = cluster(Setup::default(), |_| {});
+    scene.create_value(&inflate("inflate", 0, |_| {}));
+    scene.run_for(5);
+    scale(&mut scene, "inflate", 60);
+    scene.run_until("sixty running pods", 60, |scene| n_pods(scene, "Running") == 60);
+    scene.run_for(60);
+    assert_eq!(scene.claims().len(), scene.nodes().len());
+    let events = scene.events("Nominated");
+    assert!(events.iter().all(|message| message.starts_with("Pod should schedule on: node")), "{events:?}");
+}
+
+#[test]
+fn limits_are_never_crossed_not_even_by_restarts_between_two_passes() {
+    let mut scene = cluster(Setup::default(), |pool| pool["spec"]["limits"] = json!({"cpu": "20"}));
+    scene.create_value(&inflate("inflate", 100, |_| {}));
+    let mut dice = 7;
+    for _ in 0..40 {
+        scene.run_for(i64::try_from(roll(&mut dice) % 3).unwrap());
+        scene.restart();
+        assert!(most_cpu(&scene) <= 20, "{} CPUs", most_cpu(&scene));
+    }
+    scene.run_for(60);
+    assert!(most_cpu(&scene) <= 20);
+    assert!(n_pods(&scene, "Running") >= 15, "the limit leaves room for most of 20 CPUs");
+    assert!(!scene.events("FailedScheduling").is_empty());
+}
+
+/// What the instances of all claims have together.
+fn most_cpu(scene: &Rehearsal) -> i64 {
+    let cpu = |claim: &Value| {
+        let name = claim["metadata"]["labels"]["node.kubernetes.io/instance-type"].as_str()?.to_owned();
+        name.split('-').nth(1)?.strip_suffix('x')?.parse::<i64>().ok()
+    };
+    scene.claims().iter().map(|claim| cpu(claim).unwrap_or(0)).sum()
+}
+
+#[test]
+fn one_backlog_does_not_come_in_waves() {
+    let mut scene = cluster(Setup::default(), |_| {});
+    let small = |spec: &mut Value| {
+        spec["containers"][0]["resources"]["requests"] = json!({"cpu": "900m", "memory": "3100Mi"});
+    };
+    let large = |spec: &mut Value| {
+        spec["containers"][0]["resources"]["requests"] = json!({"cpu": "3500m", "memory": "28Gi"});
+    };
+    scene.create_value(&inflate("small", 100, small));
+    scene.create_value(&inflate("large", 100, large));
+    scene.run_until("the first claim", 60, |scene| !scene.claims().is_empty());
+    scene.settle();
+    let n_claims = scene.claims().len();
+    scene.run_until("all pods to run", 120, |scene| n_pods(scene, "Running") == 200);
+    scene.run_for(60);
+    assert_eq!(scene.claims().len(), n_claims);
+}
+
+#[test]
+fn a_pool_that_cannot_be_used_does_not_stop_the_others() {
+    let mut scene = cluster(Setup::default(), |_| {});
+    let mut orphan = pool("orphan");
+    orphan["spec"]["template"]["spec"]["nodeClassRef"]["name"] = json!("missing");
+    orphan["spec"]["weight"] = json!(100);
+    scene.create_value(&orphan);
+    scene.create_value(&inflate("inflate", 2, |_| {}));
+    scene.run_until("both to run", 60, |scene| n_pods(scene, "Running") == 2);
+    let orphan = scene.get("/apis/karpenter.sh/v1/nodepools/orphan").unwrap();
+    assert_eq!(condition(&orphan, "NodeClassReady")["reason"], "NodeClassNotFound");
+}
+
+#[test]
+fn a_pod_that_can_never_fit_is_told_once_and_costs_nothing() {
+    let mut scene = cluster(Setup::default(), |_| {});
+    scene.create_value(&inflate("whale", 1, |spec| {
+        spec["containers"][0]["resources"]["requests"] = json!({"cpu": "1000"});
+    }));
+    scene.run_for(120);
+    assert!(scene.claims().is_empty());
+    let told = scene.events("FailedScheduling");
+    assert!(told.iter().any(|message| message.contains("cpu 1000")), "{told:?}");
+    assert_eq!(told.iter().filter(|message| message.starts_with("Failed to schedule pod, ")).count(), 1);
+}
