@@ -1,5 +1,6 @@
 //! What can be said on the command line.
 
+use crate::run::arguments::RunArguments;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use kerf_mirror::Gates;
 use kerf_model::{Binder, MinValuesPolicy, PreferencePolicy};
@@ -15,6 +16,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Run(Box<RunArguments>),
     Plan(Box<PlanArguments>),
     Crds(CrdsArguments),
 }
@@ -157,24 +159,10 @@ pub(crate) struct FeatureGates {
     pub(crate) reserved_capacity: bool,
 }
 
-/// Unknown gates are ignored, as the operator ignores them, so that its flag can be copied over.
 fn parse_gates(text: &str) -> Result<FeatureGates, String> {
-    let mut gates = FeatureGates { mirror: Gates::default(), reserved_capacity: true };
-    for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
-        let (name, value) = pair.split_once('=').ok_or_else(|| format!("{pair:?} is not of the form Gate=true"))?;
-        let value = match value.trim() {
-            "true" | "True" | "TRUE" | "1" | "t" | "T" => true,
-            "false" | "False" | "FALSE" | "0" | "f" | "F" => false,
-            other => return Err(format!("gate {name} is {other:?}, neither true nor false")),
-        };
-        match name.trim() {
-            "NodeOverlay" => gates.mirror.node_overlay = value,
-            "CapacityBuffer" => gates.mirror.capacity_buffer = value,
-            "ReservedCapacity" => gates.reserved_capacity = value,
-            _ => {}
-        }
-    }
-    Ok(gates)
+    let gates = crate::run::gates::parse(text)?;
+    let mirror = Gates { node_overlay: gates.node_overlay, capacity_buffer: gates.capacity_buffer };
+    Ok(FeatureGates { mirror, reserved_capacity: gates.reserved_capacity })
 }
 
 #[cfg(test)]

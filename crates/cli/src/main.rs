@@ -4,12 +4,14 @@
 //! arguments ─▶ input (files) ─▶ mirror ─▶ Snapshot ─▶ engine ─▶ output (text, json, yaml)
 //!                                  ▲
 //!                                  └── supply (catalogues)
+//! run: settings ─▶ client, cloud ─▶ the shell of kerf-controllers, until it is asked to stop
 //! ```
 
 mod arguments;
 mod input;
 mod output;
 mod plan;
+mod run;
 mod supply;
 
 use arguments::{Arguments, Command};
@@ -37,12 +39,20 @@ fn main() -> ExitCode {
             return if is_mistake { ExitCode::from(1) } else { ExitCode::SUCCESS };
         }
     };
+    if let Command::Run(arguments) = &arguments.command {
+        // Its log goes to standard output from several threads: nobody else may hold it.
+        return ended(run::run(arguments).map(|()| Outcome::Done));
+    }
     let mut stdout = std::io::BufWriter::new(std::io::stdout().lock());
     let outcome = match arguments.command {
         Command::Plan(arguments) => plan::run(&arguments, &mut stdout),
         Command::Crds(arguments) => crds(&arguments, &mut stdout),
+        Command::Run(_) => unreachable!("it has its own way out, above"),
     };
-    let outcome = outcome.and_then(|outcome| Ok(stdout.flush().map(|()| outcome)?));
+    ended(outcome.and_then(|outcome| Ok(stdout.flush().map(|()| outcome)?)))
+}
+
+fn ended(outcome: anyhow::Result<Outcome>) -> ExitCode {
     match outcome {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Pending) => ExitCode::from(2),

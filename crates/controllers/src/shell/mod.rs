@@ -27,7 +27,7 @@ pub use clock::{Clock, WallClock};
 pub use health::Health;
 pub use lease::{Election, Timings, identity};
 pub use pages::{Page, Pages, Reply, Request as PageRequest, serve};
-pub use seat::Message;
+pub use watch::escaped;
 
 use crate::metrics::Metrics;
 use crate::operator::Operator;
@@ -35,6 +35,7 @@ use crate::resource::{Resource, WATCHED};
 use errands::Errands;
 use kerf_cloud::CloudProvider;
 use kerf_mirror::Kind;
+use seat::Message;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;

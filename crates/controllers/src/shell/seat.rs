@@ -17,7 +17,7 @@ const PACE: Duration = Duration::from_millis(5);
 const MANY: usize = 512;
 
 /// What can be said to the seat.
-pub enum Message {
+pub(super) enum Message {
     Wake(Wake),
     Look(Box<dyn FnOnce(&Operator) + Send>),
     /// You lead: work.

@@ -389,7 +389,7 @@ fn remember(version: &mut String, seen: Option<Cow<'_, str>>) {
 }
 
 /// A continue token is base64 for URLs on most servers, and opaque by contract.
-fn escaped(token: &str) -> String {
+pub fn escaped(token: &str) -> String {
     let mut out = String::with_capacity(token.len());
     for byte in token.bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~') {

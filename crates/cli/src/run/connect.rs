@@ -1,0 +1,64 @@
+//! Finds the API server, and makes sure that it talks to us, before anything else begins.
+
+use anyhow::{Context, bail};
+use kerf_controllers::shell::{Caller, Limits, Trouble, agent};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use std::path::Path;
+use std::time::Duration;
+
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+
+/// Where the API server is, and who we are. Looks where upstream looks: the flag, KUBECONFIG, the pod, the home.
+pub(crate) async fn config(kubeconfig: Option<&Path>, version: &str) -> anyhow::Result<Config> {
+    let options = KubeConfigOptions::default();
+    let mut config = if let Some(path) = kubeconfig {
+        let file =
+            Kubeconfig::read_from(path).with_context(|| format!("cannot use --kubeconfig {}", path.display()))?;
+        Config::from_custom_kubeconfig(file, &options)
+            .await
+            .with_context(|| format!("--kubeconfig {} names no cluster that can be used", path.display()))?
+    } else if let Some(named) = std::env::var_os("KUBECONFIG").filter(|named| !named.is_empty()) {
+        Config::from_kubeconfig(&options)
+            .await
+            .with_context(|| format!("cannot use KUBECONFIG={}", named.to_string_lossy()))?
+    } else if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() {
+        Config::incluster().context("this looks like a pod, but its service account cannot be used")?
+    } else {
+        Config::from_kubeconfig(&options)
+            .await
+            .context("there is no cluster: give --kubeconfig, set KUBECONFIG, or run in a pod")?
+    };
+    config.connect_timeout = Some(CONNECT_WITHIN);
+    config.headers.push((http::header::USER_AGENT, agent(version).parse().context("the version is no header value")?));
+    Ok(config)
+}
+
+pub(crate) fn client(config: Config) -> anyhow::Result<Client> {
+    Client::try_from(config).context("the kubeconfig's certificates or credentials cannot be used")
+}
+
+/// Asks one question. Whatever the answer, what to do next is clear.
+pub(crate) async fn first_contact(config: &Config, client: &Client) -> anyhow::Result<()> {
+    let url = &config.cluster_url;
+    let answer = Caller::new(client.clone(), Limits::none()).get("/apis/karpenter.sh/v1").await;
+    match answer.map_err(Trouble::of) {
+        // Missing definitions are told by the watches, and may still come.
+        Ok(_) | Err(Trouble::Missing) => Ok(()),
+        Err(Trouble::Unauthorized { message }) => bail!(
+            "the API server at {url} does not accept our credentials ({message}): renew the token or certificate of \
+             the kubeconfig, or of the service account"
+        ),
+        Err(Trouble::Forbidden { message }) => bail!(
+            "the API server at {url} does not let us ask what it serves ({message}): use an account that is at least \
+             in system:authenticated, with the rights of the chart's ClusterRole"
+        ),
+        Err(Trouble::Unreachable { message }) => {
+            bail!("cannot reach the API server at {url} ({message}): is it running, and is this the right address?")
+        }
+        Err(Trouble::Other { status, message }) => {
+            bail!("the API server at {url} answered {status} ({message}): is it healthy?")
+        }
+        Err(Trouble::Expired) => bail!("the API server at {url} answered 410 to a first question: is it healthy?"),
+    }
+}

@@ -1,0 +1,238 @@
+//! `kerf run`: the operator against a cluster.
+//!
+//! ```text
+//! arguments + environment ─▶ settings ─▶ connect ─▶ cloud ─▶ shell ── until SIGTERM
+//!                                                              └── pages: /metrics, /healthz, /readyz
+//! ```
+
+pub(crate) mod arguments;
+mod clerk;
+mod connect;
+pub(crate) mod gates;
+mod log;
+mod pages;
+mod settings;
+
+use anyhow::{Context, bail};
+use arguments::{Cloud, RunArguments};
+use clerk::{Clerk, RealTime};
+use kerf_cloud::{CloudProvider, RepairAction, kwok};
+use kerf_cloud_sim::KwokCloud;
+use kerf_controllers::metrics::Metrics;
+use kerf_controllers::shell::{Caller, Election, Limits, Setup, Shell, Timings, WallClock, identity, serve};
+use kerf_controllers::{Operator, Options};
+use kerf_mirror::{Kind, LabelRules};
+use kerf_model::InstanceType;
+use settings::Settings;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// How often to compare memory with its limit.
+const LOOK_AT_MEMORY_EVERY: Duration = Duration::from_secs(30);
+
+pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<()> {
+    let (settings, warnings) = Settings::resolve(arguments, &settings::environment)?;
+    log::start(&settings.log)?;
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+    end_on_panic();
+    // Two workers: while one reads a large page, the other renews the lease.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("kerf")
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let outcome = runtime.block_on(operate(settings));
+    // Watches and background waits of the provider have nothing more to say.
+    runtime.shutdown_background();
+    outcome
+}
+
+async fn operate(settings: Settings) -> anyhow::Result<()> {
+    let version = env!("CARGO_PKG_VERSION");
+    let config = connect::config(settings.kubeconfig.as_deref(), version).await?;
+    let client = connect::client(config.clone())?;
+    // Files are read before the network is waited for.
+    let types = instance_types(&settings)?;
+    connect::first_contact(&config, &client).await?;
+    let limits = Limits {
+        per_second: settings.kube_client_qps as f64,
+        burst: settings.kube_client_burst,
+        in_flight: settings.in_flight(),
+    };
+    let caller = Caller::new(client, limits);
+    let cloud: Arc<dyn CloudProvider> =
+        Arc::new(KwokCloud::new(Arc::new(Clerk::new(caller.clone())), Arc::new(RealTime), types));
+    if settings.gates.node_repair && !settings.repairs_as_before {
+        check_repair_policies(&*cloud)?;
+    }
+    let options = settings.options(LabelRules::kwok(), &cloud.well_known_labels());
+    let election = settings.elects_leader.then(|| election(&settings, &config)).transpose()?;
+    let metrics_port = listen("metrics-port", settings.metrics_port).await?;
+    let probes_port = listen("health-probe-port", settings.health_probe_port).await?;
+    tracing::info!(
+        version,
+        cloud = cloud.name(),
+        cluster = %config.cluster_url,
+        metrics = %metrics_port.local_addr()?,
+        probes = %probes_port.local_addr()?,
+        "starting"
+    );
+    let shell = Shell::new(Setup {
+        unwanted: unwanted(&options),
+        operator: Operator::new(options, Arc::clone(&cloud), Arc::new(Metrics::default())),
+        cloud,
+        clock: Arc::new(WallClock),
+        caller,
+        election,
+        warms_up: settings.warms_up,
+    })?;
+    let handle = shell.handle();
+    tokio::spawn(serve(metrics_port, pages::metrics(&handle, settings.profiles)));
+    tokio::spawn(serve(probes_port, pages::probes(&handle)));
+    if let Some(limit) = settings.memory_limit_bytes {
+        tokio::spawn(watch_memory(limit));
+    }
+    drop(handle);
+    shell.run(asked_to_stop()?).await?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+fn instance_types(settings: &Settings) -> anyhow::Result<Vec<InstanceType>> {
+    match settings.cloud {
+        Cloud::Kwok => match &settings.instance_types_file {
+            None => Ok(kwok::embedded()),
+            Some(path) => read_types(path),
+        },
+        Cloud::Aws => bail!("--cloud aws is not built into this binary yet: use --cloud kwok"),
+        Cloud::Sim => bail!(
+            "--cloud sim needs machines that only the playground has: run `kerf up`, or use --cloud kwok on a cluster \
+             with a kwok controller"
+        ),
+    }
+}
+
+fn read_types(path: &Path) -> anyhow::Result<Vec<InstanceType>> {
+    let name = path.display();
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("cannot read the instance types of {name} (--instance-types-file-path)"))?;
+    let parsed = kwok::parse(&text);
+    if parsed.types.is_empty() {
+        match parsed.problems.first() {
+            Some(problem) => bail!("{name} holds no instance type that can be used: {problem}"),
+            None => bail!(
+                "{name} holds no instance type: give a JSON array of them, or drop the flag for the built-in ones"
+            ),
+        }
+    }
+    for problem in &parsed.problems {
+        tracing::warn!(file = %name, "{problem}");
+    }
+    Ok(parsed.types)
+}
+
+/// A set of policies without exactly one fallback that replaces would leave broken nodes to chance.
+fn check_repair_policies(cloud: &dyn CloudProvider) -> anyhow::Result<()> {
+    let policies = cloud.repair_policies();
+    let name = cloud.name();
+    let fallbacks: Vec<_> = policies.iter().filter(|policy| policy.reason.is_empty()).collect();
+    let [fallback] = fallbacks.as_slice() else {
+        bail!(
+            "gate NodeRepair needs exactly one repair policy without a reason, but the {name} provider has {} of {}: \
+             switch the gate off",
+            fallbacks.len(),
+            policies.len()
+        );
+    };
+    if fallback.action != RepairAction::ReplaceNode {
+        bail!("gate NodeRepair needs a fallback policy that replaces nodes; that of the {name} provider reboots them");
+    }
+    for policy in &policies {
+        let is_status = matches!(&*policy.status, "True" | "False" | "Unknown");
+        if policy.condition.is_empty() || !is_status || policy.priority > 100 {
+            bail!(
+                "gate NodeRepair: the {name} provider has an invalid repair policy for {}={} (priority {})",
+                policy.condition,
+                policy.status,
+                policy.priority
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Its client is its own: see [`Election`].
+fn election(settings: &Settings, config: &kube::Config) -> anyhow::Result<Election> {
+    let namespace = [settings.lease_namespace.clone(), std::env::var("SYSTEM_NAMESPACE").unwrap_or_default()]
+        .into_iter()
+        .find(|namespace| !namespace.is_empty())
+        // Of the pod's service account, or of the kubeconfig's context.
+        .unwrap_or_else(|| config.default_namespace.clone());
+    let client = connect::client(config.clone())?;
+    Ok(Election::new(client, &namespace, &settings.lease_name, &identity(), Timings::default()))
+}
+
+/// Kinds that only a gate makes use of.
+fn unwanted(options: &Options) -> Vec<Kind> {
+    let kinds =
+        [(Kind::NodeOverlay, options.gates.node_overlay), (Kind::CapacityBuffer, options.gates.capacity_buffer)];
+    kinds.into_iter().filter(|(_, is_wanted)| !is_wanted).map(|(kind, _)| kind).collect()
+}
+
+async fn listen(flag: &str, port: u16) -> anyhow::Result<TcpListener> {
+    // Both families where there are two.
+    match TcpListener::bind(("::", port)).await {
+        Ok(listener) => Ok(listener),
+        Err(_) => TcpListener::bind(("0.0.0.0", port)).await.with_context(|| {
+            format!("cannot listen on port {port} (--{flag}): give another port, or end what uses it")
+        }),
+    }
+}
+
+fn asked_to_stop() -> anyhow::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    Ok(async move {
+        // Either will do; there is no order.
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+/// There is no garbage collector to restrain: all that can be done about a limit is to say that it comes near.
+async fn watch_memory(limit_bytes: u64) {
+    let mut is_told = false;
+    loop {
+        tokio::time::sleep(LOOK_AT_MEMORY_EVERY).await;
+        let Some(resident_bytes) = pages::resident_bytes() else {
+            return;
+        };
+        let is_near = resident_bytes > limit_bytes / 10 * 9;
+        if is_near && !is_told {
+            tracing::warn!(
+                resident_bytes,
+                limit_bytes,
+                "memory is near its limit: raise limits.memory of the container"
+            );
+        }
+        is_told = is_near;
+    }
+}
+
+/// A defect in one thread must not leave a process behind that leads and does nothing.
+fn end_on_panic() {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        tell(panic);
+        tracing::error!(%panic, "a defect: ending, so that the process is started again");
+        std::process::exit(1);
+    }));
+}
