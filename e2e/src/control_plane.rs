@@ -26,6 +26,7 @@ mod processes;
 pub mod standing;
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::thread;
 
 use anyhow::{Context as _, Result};
@@ -143,6 +144,32 @@ impl ControlPlane {
         let url = format!("{}/v3/kv/compaction", self.etcd_endpoint);
         let body = format!(r#"{{"revision":"{revision}","physical":true}}"#);
         ureq::post(&url).send(body).map(drop).with_context(|| format!("etcd does not compact up to {revision}"))
+    }
+
+    /// Starts a program that works on this control plane and ends with it: an operator, say. Answers with its process id.
+    ///
+    /// - Guarantees: it has exactly the given environment: a stray variable of the caller's would be a setting that nobody chose.
+    /// - Assumptions: nothing else here is called `name`; its log is at [`Self::log`].
+    pub fn join(
+        &mut self,
+        name: &str,
+        binary: &Path,
+        arguments: &[&str],
+        environment: &[(&str, String)],
+    ) -> Result<u32> {
+        let variables = environment.iter().map(|(key, value)| (key, value));
+        self.processes.spawn(name, Command::new(binary).args(arguments).env_clear().envs(variables))
+    }
+
+    /// Where a part writes what it says.
+    #[must_use]
+    pub fn log(&self, name: &str) -> PathBuf {
+        processes::log_path(self.folder.path(), name)
+    }
+
+    /// Fails with the last words of a part that ended by itself.
+    pub fn check_alive(&mut self) -> Result<()> {
+        self.processes.check_alive()
     }
 
     /// The process ids of its parts, by name.

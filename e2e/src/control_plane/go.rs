@@ -96,6 +96,8 @@ fn go_command(go: &Path, work: &Path) -> Command {
         .env("CGO_ENABLED", "0")
         .env("GOWORK", "off")
         .env("GOFLAGS", "-mod=mod")
+        // A module may ask for a newer Go than the machine's; Go fetches it like any module.
+        .env("GOTOOLCHAIN", "auto")
         .stdin(Stdio::null());
     command
 }

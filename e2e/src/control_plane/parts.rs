@@ -79,6 +79,16 @@ pub static KWOK: Set = Set {
     ],
 };
 
+/// The peer: Karpenter's own operator with its kwok provider, for measuring beside ours. It asks for a newer Go than the others.
+pub static KARPENTER: Set = Set {
+    name: "karpenter",
+    module: "sigs.k8s.io/karpenter",
+    version: "v1.15.0",
+    staging: Staging::AsRequired,
+    stamps: &[],
+    files: &[],
+};
+
 /// Everything needed for an API server and for looking at it.
 pub static API_SERVER: &[Part] = &[
     Part { name: "etcd", set: &ETCD, package: "" },
@@ -95,6 +105,9 @@ pub static CLUSTER: &[Part] = &[
     Part { name: "kubectl", set: &KUBERNETES, package: "cmd/kubectl" },
     Part { name: "kwok", set: &KWOK, package: "cmd/kwok" },
 ];
+
+/// The peer's operator, for a cluster that stands already.
+pub static PEER: &[Part] = &[Part { name: "karpenter-kwok", set: &KARPENTER, package: "kwok" }];
 
 impl Set {
     /// The folder of this set's binaries in the cache.

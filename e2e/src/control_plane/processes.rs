@@ -49,22 +49,27 @@ impl Processes {
 
     /// Starts a server that logs to `<name>.log` in the folder.
     pub(super) fn start(&mut self, name: &str, binary: &Path, arguments: &[String]) -> Result<()> {
+        self.spawn(name, Command::new(binary).args(arguments)).map(drop)
+    }
+
+    /// Starts a command like a server: in the folder, with a log, under the guard's care. Answers with its pid.
+    pub(super) fn spawn(&mut self, name: &str, command: &mut Command) -> Result<u32> {
         let log =
             File::create(log_path(&self.folder, name)).with_context(|| format!("cannot make a log for {name}"))?;
-        let child = Command::new(binary)
-            .args(arguments)
+        let child = command
             .current_dir(&self.folder)
             .process_group(0)
             .stdin(Stdio::null())
             .stdout(log.try_clone().context("cannot share a log")?)
             .stderr(log)
             .spawn()
-            .with_context(|| format!("cannot start {}", binary.display()))?;
+            .with_context(|| format!("cannot start {}", command.get_program().display()))?;
         let pid = child.id();
         self.children.push((name.to_owned(), child));
         let guard = self.guard.as_mut().expect("nothing is started after the end");
         let pipe = guard.stdin.as_mut().expect("the guard was started with a pipe");
-        writeln!(pipe, "{pid}").with_context(|| format!("the guard did not take {name} under its care"))
+        writeln!(pipe, "{pid}").with_context(|| format!("the guard did not take {name} under its care"))?;
+        Ok(pid)
     }
 
     pub(super) fn pids(&self) -> Vec<(String, u32)> {
@@ -141,7 +146,7 @@ fn logs(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-fn log_path(folder: &Path, name: &str) -> PathBuf {
+pub(super) fn log_path(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.log"))
 }
 
