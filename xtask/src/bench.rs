@@ -15,6 +15,7 @@ pub(crate) mod dice;
 mod last_word;
 mod measure;
 pub(crate) mod peer;
+mod process;
 mod row;
 mod scene;
 mod scenes;
