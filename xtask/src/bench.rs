@@ -5,7 +5,7 @@
 //!                  └─▶ scenario ─▶ bench/peer ────▶ Answer ───────┴─▶ verdicts
 //! ```
 //!
-//! `cargo xtask bench control-plane` is a bench of its own: see [`control_plane`].
+//! `cargo xtask bench control-plane` and `cargo xtask bench operator` are benches of their own: see [`control_plane`] and [`operator`].
 //!
 //! A row's time is the best of several runs of `plan_capacity` alone; its memory is the peak of a process that does
 //! nothing else. The peer's time is its Solve alone.
@@ -14,6 +14,7 @@ mod control_plane;
 pub(crate) mod dice;
 mod last_word;
 mod measure;
+mod operator;
 pub(crate) mod peer;
 mod process;
 mod row;
@@ -60,11 +61,15 @@ pub(crate) struct Args {
 enum Other {
     /// Our API server beside the real one.
     ControlPlane(control_plane::Args),
+    /// The whole operator on a real cluster, and the peer's beside it.
+    Operator(operator::Args),
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    if let Some(Other::ControlPlane(args)) = &args.other {
-        return control_plane::run(args);
+    match &args.other {
+        Some(Other::ControlPlane(args)) => return control_plane::run(args),
+        Some(Other::Operator(args)) => return operator::run(args),
+        None => {}
     }
     if let Some(row) = &args.print_scenario {
         return peer::write(&scenes::build(row)?, std::io::stdout().lock());

@@ -88,7 +88,8 @@ pub(crate) fn thousands(number: f64) -> String {
     out
 }
 
-fn align(lines: &[Vec<String>]) -> String {
+/// The first column to the left, the others to the right.
+pub(crate) fn align(lines: &[Vec<String>]) -> String {
     let n_columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
