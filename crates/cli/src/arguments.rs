@@ -1,6 +1,8 @@
 //! What can be said on the command line.
 
+use crate::explain::ExplainArguments;
 use crate::run::arguments::RunArguments;
+use crate::up::UpArguments;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use kerf_mirror::Gates;
 use kerf_model::{Binder, MinValuesPolicy, PreferencePolicy};
@@ -16,7 +18,9 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Up(Box<UpArguments>),
     Run(Box<RunArguments>),
+    Explain(ExplainArguments),
     Plan(Box<PlanArguments>),
     Crds(CrdsArguments),
 }
@@ -35,9 +39,9 @@ statefulsets,pdb,pv,pvc,storageclasses,csinodes,namespaces,priorityclasses -A -o
 
 A dump of pods shows what waits now. A Deployment, StatefulSet, ReplicaSet or Job whose pods are not in the files counts with the pods it would create.";
 
-/// Read a cluster from files and print what would be launched for its pending pods.
+/// Read a cluster, from files or live, and print what would be launched for its pending pods.
 ///
-/// Nothing is changed, and no cluster is contacted.
+/// Nothing is changed; without --live no cluster is contacted.
 #[derive(Debug, Args)]
 #[command(after_help = PLAN_HELP)]
 pub(crate) struct PlanArguments {
@@ -45,6 +49,14 @@ pub(crate) struct PlanArguments {
     /// repeated.
     #[arg(short = 'f', long = "filename", value_name = "FILE|DIR|-")]
     pub(crate) files: Vec<PathBuf>,
+
+    /// Plan for the connected cluster instead of files. It is only read.
+    #[arg(long, conflicts_with = "files")]
+    pub(crate) live: bool,
+
+    /// Of the connected cluster. Without it, KUBECONFIG, the pod's own account, or ~/.kube/config.
+    #[arg(long, value_name = "FILE", requires = "live")]
+    pub(crate) kubeconfig: Option<PathBuf>,
 
     /// Instance types in the kwok provider's format, for all pools. Without it, KWOKNodeClass pools get kwok's own
     /// types and EC2NodeClass pools the built-in AWS catalogue.

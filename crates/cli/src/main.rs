@@ -8,11 +8,14 @@
 //! ```
 
 mod arguments;
+mod explain;
 mod input;
+mod live;
 mod output;
 mod plan;
 mod run;
 mod supply;
+mod up;
 
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, FromArgMatches};
@@ -39,15 +42,18 @@ fn main() -> ExitCode {
             return if is_mistake { ExitCode::from(1) } else { ExitCode::SUCCESS };
         }
     };
-    if let Command::Run(arguments) = &arguments.command {
-        // Its log goes to standard output from several threads: nobody else may hold it.
-        return ended(run::run(arguments).map(|()| Outcome::Done));
+    // Their words go to standard output from several threads: nobody else may hold it.
+    match &arguments.command {
+        Command::Run(arguments) => return ended(run::run(arguments).map(|()| Outcome::Done)),
+        Command::Up(arguments) => return ended(up::run(arguments).map(|()| Outcome::Done)),
+        _ => {}
     }
     let mut stdout = std::io::BufWriter::new(std::io::stdout().lock());
     let outcome = match arguments.command {
         Command::Plan(arguments) => plan::run(&arguments, &mut stdout),
         Command::Crds(arguments) => crds(&arguments, &mut stdout),
-        Command::Run(_) => unreachable!("it has its own way out, above"),
+        Command::Explain(arguments) => explain::run(&arguments, &mut stdout),
+        Command::Run(_) | Command::Up(_) => unreachable!("they have their own way out, above"),
     };
     ended(outcome.and_then(|outcome| Ok(stdout.flush().map(|()| outcome)?)))
 }

@@ -3,6 +3,7 @@
 use crate::Outcome;
 use crate::arguments::{Format, PlanArguments};
 use crate::input::{self, Sink, Trouble};
+use crate::live;
 use crate::output;
 use crate::supply::Catalogue;
 use anyhow::{Context, bail};
@@ -17,9 +18,16 @@ pub(crate) fn run(arguments: &PlanArguments, out: &mut impl Write) -> anyhow::Re
     let mut notes = Vec::new();
     let catalogue = catalogue(arguments, &mut notes)?;
     let mut gatherer = Gatherer { mirror: Mirror::new(settings(arguments, &catalogue)?), n_objects: 0, n_troubles: 0 };
-    let files = files(arguments)?;
-    input::read_all(&files, &mut gatherer)?;
+    if arguments.live {
+        gatherer.n_objects = live::observe(&mut gatherer.mirror, &catalogue, arguments.kubeconfig.as_deref())?;
+    } else {
+        input::read_all(&files(arguments)?, &mut gatherer)?;
+    }
     if gatherer.n_objects == 0 && gatherer.n_troubles == 0 {
+        if arguments.live {
+            bail!("there is nothing in the cluster that could be planned for");
+        }
+        let files = files(arguments)?;
         let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
         bail!("there is no Kubernetes object in {}", names.join(", "));
     }
@@ -62,7 +70,8 @@ fn files(arguments: &PlanArguments) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 fn settings(arguments: &PlanArguments, catalogue: &Catalogue) -> anyhow::Result<MirrorSettings> {
-    let mut settings = MirrorSettings::new(View::Files);
+    let view = if arguments.live { View::Live } else { View::Files };
+    let mut settings = MirrorSettings::new(view);
     settings.gates = arguments.feature_gates.mirror;
     settings.labels = catalogue.label_rules();
     settings.scheduling.well_known = catalogue.well_known();

@@ -11,13 +11,14 @@ use crate::queue::earlier;
 use crate::record::Record;
 use crate::resource::WATCHED;
 use crate::stock::Stock;
+use crate::supply::CloudSupply;
 use crate::wake::Wake;
 use crate::world::{Change, World};
 use crate::{classes, early_binding, pools, provisioning};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kerf_cloud::CloudProvider;
 use kerf_mirror::{Kind, Mirror, Object};
-use kerf_model::UnixMillis;
+use kerf_model::{Snapshot, UnixMillis};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -105,6 +106,12 @@ impl Operator {
 
     pub fn record(&self) -> &Record {
         &self.record
+    }
+
+    /// What a decision would be made from, now.
+    pub fn snapshot(&self, now: UnixMillis) -> Snapshot {
+        let supply = CloudSupply { cloud: &*self.cloud, shelves: &self.stock, now };
+        self.world.mirror.snapshot(now, &supply)
     }
 
     pub fn nominations(&self) -> &Nominations {

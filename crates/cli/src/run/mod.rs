@@ -7,12 +7,13 @@
 
 pub(crate) mod arguments;
 mod clerk;
-mod connect;
+pub(crate) mod connect;
 pub(crate) mod gates;
 mod log;
-mod pages;
+pub(crate) mod pages;
 mod settings;
 
+use crate::explain::page::{Guard, with_explanations};
 use anyhow::{Context, bail};
 use arguments::{Cloud, RunArguments};
 use clerk::{Clerk, RealTime};
@@ -83,6 +84,7 @@ async fn operate(settings: Settings) -> anyhow::Result<()> {
         probes = %probes_port.local_addr()?,
         "starting"
     );
+    let reviewer = caller.clone();
     let shell = Shell::new(Setup {
         unwanted: unwanted(&options),
         operator: Operator::new(options, Arc::clone(&cloud), Arc::new(Metrics::default())),
@@ -93,7 +95,9 @@ async fn operate(settings: Settings) -> anyhow::Result<()> {
         warms_up: settings.warms_up,
     })?;
     let handle = shell.handle();
-    tokio::spawn(serve(metrics_port, pages::metrics(&handle, settings.profiles)));
+    let guard = Guard::Review(reviewer);
+    let served = with_explanations(pages::metrics(&handle, settings.profiles), &handle, guard);
+    tokio::spawn(serve(metrics_port, served));
     tokio::spawn(serve(probes_port, pages::probes(&handle)));
     if let Some(limit) = settings.memory_limit_bytes {
         tokio::spawn(watch_memory(limit));
