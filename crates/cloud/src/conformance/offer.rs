@@ -1,7 +1,7 @@
 //! Rules about what is on offer: types, prices, classes, repair policies.
 
-use super::{Bench, Check, PATIENCE, insist, launched};
-use crate::provider::{CloudProvider, LaunchOrder, RepairAction, TypesAsk};
+use super::{BETWEEN_QUESTIONS, Bench, Check, PATIENCE, insist, launched};
+use crate::provider::{LaunchOrder, RepairAction, TypesAsk};
 use kerf_model::resources::{CPU, MEMORY};
 use kerf_model::{CapacityType, InstanceType, PoolName, Quantity, labels};
 use serde_json::Value;
@@ -25,7 +25,7 @@ pub(super) fn checks<B: Bench>() -> Vec<Check<B>> {
     ]
 }
 
-fn types_of(cloud: &dyn CloudProvider, order: &LaunchOrder) -> Arc<[Arc<InstanceType>]> {
+fn types_of<B: Bench>(bench: &B, order: &LaunchOrder) -> Arc<[Arc<InstanceType>]> {
     let pool = order.pool.clone().unwrap_or_else(|| PoolName::from("any"));
     let ask = TypesAsk {
         pool: &pool,
@@ -36,15 +36,16 @@ fn types_of(cloud: &dyn CloudProvider, order: &LaunchOrder) -> Arc<[Arc<Instance
     };
     // Types are known from the start, or soon after.
     for _ in 0..PATIENCE {
-        if let Ok(types) = cloud.instance_types(&ask) {
+        if let Ok(types) = bench.cloud().instance_types(&ask) {
             return types;
         }
+        bench.pause(BETWEEN_QUESTIONS);
     }
     panic!("the instance types never became known")
 }
 
 fn each_type<B: Bench>(bench: &B, judge: impl Fn(&InstanceType)) {
-    let types = types_of(bench.cloud(), &bench.order("types"));
+    let types = types_of(bench, &bench.order("types"));
     assert!(!types.is_empty(), "no instance types at all");
     types.iter().for_each(|it| judge(it));
 }
@@ -64,7 +65,7 @@ fn a_provider_has_a_name_and_node_classes<B: Bench>(bench: &B) {
 
 fn types_have_unique_names_and_the_same_list_comes_twice<B: Bench>(bench: &B) {
     let order = bench.order("types");
-    let names = || types_of(bench.cloud(), &order).iter().map(|it| it.name.clone()).collect::<Vec<_>>();
+    let names = || types_of(bench, &order).iter().map(|it| it.name.clone()).collect::<Vec<_>>();
     let first = names();
     assert_eq!(first, names());
     assert_eq!(first.iter().collect::<BTreeSet<_>>().len(), first.len(), "two types have one name");
@@ -120,7 +121,7 @@ fn every_offering_has_a_zone_and_a_capacity_type<B: Bench>(bench: &B) {
 
 fn what_can_be_had_has_a_positive_price<B: Bench>(bench: &B) {
     let mut n_priced = 0;
-    for it in types_of(bench.cloud(), &bench.order("types")).iter() {
+    for it in types_of(bench, &bench.order("types")).iter() {
         for offering in it.offerings.iter().filter(|offering| offering.launchable()) {
             assert!(offering.price.micros > 0, "{} in {:?} costs {}", it.name, offering.zone(), offering.price);
             if let Some(capacity_type) = offering.capacity_type().filter(|kind| *kind != CapacityType::Reserved) {
