@@ -10,5 +10,7 @@
 
 mod clerk;
 mod rehearsal;
+mod yard;
 
 pub use rehearsal::{Rehearsal, Setup};
+pub use yard::{PlaneYard, sim_cloud};
