@@ -38,7 +38,7 @@ mod tests;
 
 pub use default_spreads::read_scheduler_config;
 pub use kerf_api::LabelRules;
-pub use nodes::RESERVES;
+pub use nodes::{Asked, RESERVES};
 pub use object::{Kind, NodeClassObject, Object, ObjectKey, Unreadable, describe};
 pub use pod_state::{Hold, OwnedBy, Phase, PodState};
 pub use pods::WaitsFor;

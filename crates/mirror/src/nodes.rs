@@ -364,3 +364,27 @@ fn is_ephemeral(taint: &Taint) -> bool {
             | ("karpenter.sh/rebooting", Effect::NoSchedule)
     ) || taint.key.starts_with("readiness.k8s.io/")
 }
+
+/// What a claim asks of its machine, read as planning reads it. What cannot be read is left out: the mirror has a note of it.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    pub requirements: Requirements,
+    pub requests: Resources,
+    pub taints: Vec<Taint>,
+    pub startup_taints: Vec<Taint>,
+    pub labels: Labels,
+}
+
+impl Asked {
+    pub fn of(claim: &NodeClaim, rules: &LabelRules) -> Self {
+        let mut reader = Reader::new(&"watch".into(), "NodeClaim");
+        let fact = NodeClaimFact::read(&mut reader, claim, rules);
+        Self {
+            requirements: fact.requirements,
+            requests: fact.requests,
+            taints: fact.taints,
+            startup_taints: fact.startup_taints,
+            labels: fact.labels,
+        }
+    }
+}
