@@ -111,7 +111,7 @@ impl Rehearsal {
             setup,
             changes,
             running: Vec::new(),
-            wish: None,
+            wish: Some(UnixMillis(i64::MIN)),
             n_calls: 0,
             is_down: false,
             background,
@@ -150,6 +150,8 @@ impl Rehearsal {
     pub fn revive(&mut self) {
         let (operator, changes) = start(&self.plane, &self.setup, &self.cloud);
         (self.operator, self.changes, self.is_down) = (operator, changes, false);
+        // It has everything to look at, even if nothing changes.
+        self.wish = Some(UnixMillis(i64::MIN));
         for (ticket, _) in &mut self.running {
             ticket.duty = "of a dead operator";
         }
@@ -249,7 +251,7 @@ impl Rehearsal {
     }
 
     /// Does one round of what is due. Answers whether there was anything.
-    fn step(&mut self) -> bool {
+    pub fn step(&mut self) -> bool {
         self.background.poll();
         self.plane.settle();
         if self.is_down {
