@@ -1,4 +1,5 @@
-//! What can be bought, as the mirror asks for it: the provider's types, less what ran dry, overlays applied.
+//! What can be bought, as the mirror asks for it: the provider's types, less what ran dry and as small as they turned out to be,
+//! overlays applied.
 
 use crate::stock::Stock as Shelves;
 use kerf_api::NodeOverlay;
@@ -41,7 +42,7 @@ impl Supply for CloudSupply<'_> {
                 if types.is_empty() {
                     return Err("the provider offers no instance type to it".into());
                 }
-                Ok(seen.entry(types.as_ptr()).or_insert_with(|| self.without_dry(&types)).clone())
+                Ok(seen.entry(types.as_ptr()).or_insert_with(|| self.as_known(&types)).clone())
             })
             .collect();
         if overlays.is_empty() {
@@ -56,16 +57,21 @@ impl Supply for CloudSupply<'_> {
 }
 
 impl CloudSupply<'_> {
-    fn without_dry(&self, types: &Types) -> Types {
+    /// The provider's types, as experience has shown them to be.
+    fn as_known(&self, types: &Types) -> Types {
         let dry: Vec<&OfferingKey> = self.shelves.dry(self.now).collect();
-        if dry.is_empty() {
+        if dry.is_empty() && !self.shelves.is_any_small(self.now) {
             return types.clone();
         }
         let of_type = |it: &Arc<InstanceType>| {
-            if !dry.iter().any(|key| key.instance_type == it.name) {
+            let small = self.shelves.allocatable_of(&it.name, self.now);
+            if small.is_none() && !dry.iter().any(|key| key.instance_type == it.name) {
                 return it.clone();
             }
             let mut changed = (**it).clone();
+            if let Some(allocatable) = small {
+                shrink(&mut changed, allocatable);
+            }
             for offering in &mut changed.offerings {
                 let is_dry = dry.iter().any(|key| {
                     key.instance_type == it.name
@@ -78,6 +84,34 @@ impl CloudSupply<'_> {
         };
         types.iter().map(of_type).collect()
     }
+}
+
+/// Makes a type as small as a machine of it was: what is missing counts as overhead.
+fn shrink(it: &mut InstanceType, to: &Resources) {
+    // Offerings first: what they offer follows from the type's own figures as well.
+    let by_offering: Vec<Resources> =
+        it.offerings.iter().map(|offering| missing(&it.allocatable_of(offering), to)).collect();
+    let of_type = missing(&it.allocatable(), to);
+    for (offering, missing) in it.offerings.iter_mut().zip(by_offering) {
+        if let Some(overrides) = &mut offering.overrides {
+            for (name, amount) in missing.iter() {
+                let base = overrides.overhead.0.get(name).copied().unwrap_or_else(|| it.overhead.get(name));
+                overrides.overhead.set(name, base + amount);
+            }
+        }
+    }
+    it.overhead.add(&of_type);
+}
+
+/// By how much each amount exceeds the other, where it does.
+fn missing(promised: &Resources, found: &Resources) -> Resources {
+    let mut out = Resources::new();
+    for (name, amount) in found.iter() {
+        if promised.get(name) > amount {
+            out.set(name, promised.get(name) - amount);
+        }
+    }
+    out
 }
 
 /// Applies overlays to all pools at once.
@@ -149,4 +183,40 @@ fn read_overlay(name: &Text, overlay: &NodeOverlay) -> Result<Overlay, String> {
     }
     let weight = spec.weight.and_then(|weight| u32::try_from(weight).ok()).unwrap_or(0);
     Ok(Overlay { name: name.clone(), weight, requirements, price, capacity })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kerf_model::{Offering, Overrides};
+
+    fn amounts(pairs: &[(&str, i64)]) -> Resources {
+        pairs.iter().map(|(name, units)| (*name, Quantity::from_units(*units))).collect()
+    }
+
+    #[test]
+    fn a_type_that_disappointed_offers_what_its_machine_had() {
+        let overridden = Offering {
+            overrides: Some(Box::new(Overrides { capacity: amounts(&[("memory", 200)]), overhead: Resources::new() })),
+            ..Offering::new("a", CapacityType::Spot, Money::ZERO)
+        };
+        let mut it = InstanceType {
+            name: "m".into(),
+            requirements: Requirements::new(),
+            offerings: vec![Offering::new("a", CapacityType::OnDemand, Money::ZERO), overridden],
+            capacity: amounts(&[("cpu", 4), ("memory", 100), ("pods", 10)]),
+            overhead: amounts(&[("memory", 10)]),
+            attach_limits: BTreeMap::new(),
+        };
+        shrink(&mut it, &amounts(&[("memory", 80), ("cpu", 4), ("pods", 11)]));
+        let expected = amounts(&[("cpu", 4), ("memory", 80), ("pods", 10)]);
+        assert_eq!(it.allocatable(), expected);
+        assert_eq!(it.allocatable_of(&it.offerings[0]), expected);
+        assert_eq!(
+            it.allocatable_of(&it.offerings[1]),
+            expected,
+            "an offering's own figures are no more than a promise"
+        );
+        assert_eq!(it.capacity.get("memory"), Quantity::from_units(100), "limits count what the machine has");
+    }
 }
