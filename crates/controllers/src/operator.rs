@@ -4,6 +4,7 @@ use crate::desk::Desk;
 use crate::duty::Duty;
 use crate::errand::{Errand, Outcome, Ticket};
 use crate::events::Events;
+use crate::lifecycle::Lifecycle;
 use crate::metrics::Metrics;
 use crate::nominations::Nominations;
 use crate::options::Options;
@@ -12,6 +13,7 @@ use crate::record::Record;
 use crate::resource::WATCHED;
 use crate::stock::Stock;
 use crate::supply::CloudSupply;
+use crate::upkeep;
 use crate::wake::Wake;
 use crate::world::{Change, World};
 use crate::{classes, early_binding, pools, provisioning};
@@ -61,8 +63,10 @@ pub fn duties(options: &Options) -> Vec<Box<dyn Duty>> {
         Box::new(pools::Readiness::default()),
         Box::new(pools::RegistrationHealth::default()),
         Box::new(pools::Counter::default()),
+        Box::new(Lifecycle::default()),
         Box::new(provisioning::Provisioning::default()),
     ];
+    duties.extend(upkeep::duties());
     if options.gates.early_binding {
         duties.push(Box::new(early_binding::EarlyBinding::default()));
     }
