@@ -7,6 +7,7 @@ use crate::nominations::Nominations;
 use crate::options::Options;
 use crate::record::Record;
 use crate::stock::Stock;
+use crate::termination::Evictions;
 use crate::world::World;
 use kerf_cloud::CloudProvider;
 use kerf_model::{Text, UnixMillis};
@@ -25,6 +26,8 @@ pub struct Desk<'a> {
     pub stock: &'a mut Stock,
     /// Who was promised which place.
     pub nominations: &'a mut Nominations,
+    /// Pods that must leave their nodes; the eviction queue takes them from here.
+    pub evictions: &'a mut Evictions,
     pub(crate) duty: &'static str,
     pub(crate) busy: &'a mut BTreeSet<Ticket>,
     pub(crate) errands: &'a mut Vec<(Ticket, Errand)>,

@@ -36,6 +36,7 @@ pub mod resource;
 pub mod shell;
 pub mod stock;
 pub mod supply;
+pub mod termination;
 pub mod upkeep;
 pub mod wake;
 pub mod world;

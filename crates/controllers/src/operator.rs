@@ -14,6 +14,7 @@ use crate::resource::WATCHED;
 use crate::stock::Stock;
 use crate::supply::CloudSupply;
 use crate::upkeep;
+use crate::termination::{self, Evictions};
 use crate::wake::Wake;
 use crate::world::{Change, World};
 use crate::{classes, early_binding, pools, provisioning};
@@ -38,6 +39,7 @@ pub struct Operator {
     record: Record,
     stock: Stock,
     nominations: Nominations,
+    evictions: Evictions,
     events: Events,
     n_events: u64,
     duties: Vec<Box<dyn Duty>>,
@@ -65,6 +67,9 @@ pub fn duties(options: &Options) -> Vec<Box<dyn Duty>> {
         Box::new(pools::Counter::default()),
         Box::new(Lifecycle::default()),
         Box::new(provisioning::Provisioning::default()),
+        Box::new(termination::NodeTermination::default()),
+        // After all who drain.
+        Box::new(termination::EvictionQueue::default()),
     ];
     duties.extend(upkeep::duties());
     if options.gates.early_binding {
@@ -95,6 +100,7 @@ impl Operator {
             record: Record::default(),
             stock: Stock::default(),
             nominations: Nominations::default(),
+            evictions: Evictions::default(),
             events: Events::default(),
             n_events: 0,
             duties,
@@ -181,6 +187,7 @@ impl Operator {
                 record: &mut self.record,
                 stock: &mut self.stock,
                 nominations: &mut self.nominations,
+                evictions: &mut self.evictions,
                 duty: "",
                 busy: &mut self.busy,
                 errands: &mut errands,
