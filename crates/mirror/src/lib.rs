@@ -106,6 +106,13 @@ struct DaemonSetFact {
     template: Arc<PodTemplateSpec>,
 }
 
+/// What a pod asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PodAmounts<'a> {
+    pub requests: &'a Resources,
+    pub limits: &'a Resources,
+}
+
 /// What became of an observation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Seen {
@@ -282,6 +289,12 @@ impl Mirror {
     pub fn usage(&self) -> BTreeMap<PoolName, Resources> {
         let claims: Vec<&NodeClaimFact> = self.node_claims.values().collect();
         nodes::usage(self.nodes.values(), &claims)
+    }
+
+    /// What a pod that has not ended asks for, and at most.
+    pub fn pod_amounts(&self, id: &PodId) -> Option<PodAmounts<'_>> {
+        let shape = &self.pods.get(id)?.shape;
+        Some(PodAmounts { requests: &shape.requests, limits: &shape.limits })
     }
 
     fn take(&mut self, reader: &mut Reader, source: &Text, key: &ObjectKey, object: Object) {

@@ -69,6 +69,37 @@ pub(crate) fn of_pod(
     total
 }
 
+/// The limits of a pod: the sum of its containers and sidecars, or its largest init container, or what is said of the pod as a
+/// whole. What cannot be read is left out; [`of_pod`] has noted it.
+pub(crate) fn limits_of_pod(spec: &PodSpec) -> Resources {
+    let reader = &mut Reader::new(&"".into(), "");
+    let mut of = |written: Option<&ResourceRequirements>| {
+        reader.resources("limits", written.and_then(|written| written.limits.as_ref()))
+    };
+    let mut total = Resources::new();
+    for container in &spec.containers {
+        total.add(&of(container.resources.as_ref()));
+    }
+    let mut starting = Resources::new();
+    let mut sidecars = Resources::new();
+    for container in spec.init_containers.iter().flatten() {
+        let mut limits = of(container.resources.as_ref());
+        if container.restart_policy.as_deref() == Some("Always") {
+            total.add(&limits);
+            sidecars.add(&limits);
+            starting.raise_to(&sidecars);
+        } else {
+            limits.add(&sidecars);
+            starting.raise_to(&limits);
+        }
+    }
+    total.raise_to(&starting);
+    for (name, amount) in of(spec.resources.as_ref()).iter() {
+        total.set(name, amount);
+    }
+    total
+}
+
 /// Requests of one container. A limit without a request is a request, then the namespace's defaults fill what is left.
 fn of_container(
     reader: &mut Reader,
@@ -188,6 +219,21 @@ mod tests {
         ] {
             assert_eq!(requests(yaml), expected, "{story}");
         }
+    }
+
+    #[test]
+    fn limits_add_up_like_requests_and_are_never_invented() {
+        let limits = |yaml: &str| {
+            let value: serde_json::Value = serde_norway::from_str(yaml).unwrap();
+            limits_of_pod(&serde_json::from_value(value).unwrap()).to_string()
+        };
+        let two =
+            "containers: [{name: a, resources: {limits: {cpu: '1'}}}, {name: b, resources: {requests: {cpu: '1'}}}]";
+        assert_eq!(limits(two), "cpu 1");
+        let starting =
+            format!("{two}\ninitContainers: [{{name: i, resources: {{limits: {{cpu: '3', memory: 1Gi}}}}}}]");
+        assert_eq!(limits(&starting), "cpu 3, memory 1Gi");
+        assert_eq!(limits(&format!("{two}\nresources: {{limits: {{cpu: '2'}}}}")), "cpu 2");
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub(crate) struct Shape {
     pub(crate) namespace: Text,
     pub(crate) labels: Labels,
     pub(crate) requests: Resources,
+    /// Only told, never planned with.
+    pub(crate) limits: Resources,
     pub(crate) node_selector: Requirements,
     pub(crate) required_terms: Vec<Requirements>,
     pub(crate) preferred_terms: Vec<(i32, Requirements)>,
@@ -73,6 +75,7 @@ impl Shape {
             namespace: context.namespace.clone(),
             labels: read::labels(context.labels),
             requests: requests::of_pod(reader, field, spec, status, context.defaults),
+            limits: requests::limits_of_pod(spec),
             tolerations: tolerations(reader, field, spec),
             host_ports: host_ports(spec),
             claims: claims(spec),
