@@ -6,6 +6,7 @@ use crate::write;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kerf_model::{PodId, Text, UnixMillis};
 use serde_json::json;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 
 /// How long the same thing is not told again.
@@ -15,7 +16,7 @@ pub const QUIET_MS: i64 = 120_000;
 pub struct Event {
     pub about: About,
     pub is_warning: bool,
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
     pub message: String,
     /// What makes it the same event again, beside the reason.
     pub same: Vec<Text>,
@@ -58,12 +59,13 @@ impl About {
 }
 
 impl Event {
-    pub fn normal(about: About, reason: &'static str, message: impl Into<String>) -> Self {
+    pub fn normal(about: About, reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         let same = vec![about.uid.clone()];
+        let reason = reason.into();
         Self { about, is_warning: false, reason, message: message.into(), same, quiet_ms: QUIET_MS, per_second: None }
     }
 
-    pub fn warning(about: About, reason: &'static str, message: impl Into<String>) -> Self {
+    pub fn warning(about: About, reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self { is_warning: true, ..Self::normal(about, reason, message) }
     }
 
@@ -84,13 +86,16 @@ impl Event {
     }
 }
 
+/// The reason, and what makes it the same event again.
+type Key = (Cow<'static, str>, Vec<Text>);
+
 /// Which events were told lately, and which are about to be.
 #[derive(Debug, Default)]
 pub struct Events {
-    told: BTreeMap<(&'static str, Vec<Text>), UnixMillis>,
-    expiry: VecDeque<(UnixMillis, (&'static str, Vec<Text>))>,
+    told: BTreeMap<Key, UnixMillis>,
+    expiry: VecDeque<(UnixMillis, Key)>,
     /// Tokens left, times a thousand, and when that was.
-    rates: BTreeMap<&'static str, (i64, UnixMillis)>,
+    rates: BTreeMap<Cow<'static, str>, (i64, UnixMillis)>,
     ready: Vec<(UnixMillis, Event)>,
 }
 
@@ -104,7 +109,7 @@ impl Events {
                 self.told.remove(&key);
             }
         }
-        let key = (event.reason, event.same.clone());
+        let key = (event.reason.clone(), event.same.clone());
         if self.told.get(&key).is_some_and(|until| *until > now) || !self.may_tell(now, &event) {
             return;
         }
@@ -120,7 +125,7 @@ impl Events {
             return true;
         };
         let full = 2 * per_second * 1_000;
-        let (tokens, at) = self.rates.entry(event.reason).or_insert((full, now));
+        let (tokens, at) = self.rates.entry(event.reason.clone()).or_insert((full, now));
         *tokens = (*tokens + (now.0 - at.0).max(0).saturating_mul(per_second)).min(full);
         *at = now;
         if *tokens < 1_000 {
