@@ -22,6 +22,7 @@ pub mod early_binding;
 pub mod errand;
 pub mod events;
 pub mod explain;
+pub mod gauges;
 pub mod lifecycle;
 pub mod metrics;
 pub mod nominations;
@@ -34,6 +35,7 @@ pub mod record;
 pub mod resource;
 #[cfg(feature = "shell")]
 pub mod shell;
+pub mod status;
 pub mod stock;
 pub mod supply;
 pub mod termination;

@@ -5,7 +5,9 @@ use crate::duty::Duty;
 use crate::errand::{Errand, Outcome, Ticket};
 use crate::events::Events;
 use crate::lifecycle::Lifecycle;
+use crate::gauges;
 use crate::metrics::Metrics;
+use crate::metrics::runtime::Stopwatch;
 use crate::nominations::Nominations;
 use crate::options::Options;
 use crate::queue::earlier;
@@ -36,6 +38,7 @@ pub struct Operator {
     options: Options,
     cloud: Arc<dyn CloudProvider>,
     metrics: Arc<Metrics>,
+    stopwatch: Stopwatch,
     record: Record,
     stock: Stock,
     nominations: Nominations,
@@ -58,7 +61,9 @@ pub struct Batch {
 
 /// Everything the operator takes care of, in the order in which it does.
 pub fn duties(options: &Options) -> Vec<Box<dyn Duty>> {
-    let mut duties: Vec<Box<dyn Duty>> = vec![
+    // Telling comes first, because a pod's promise is over once provisioning has seen it bound.
+    let mut duties = gauges::duties(options);
+    let working: Vec<Box<dyn Duty>> = vec![
         Box::new(pools::Hash::default()),
         Box::new(pools::Validation::default()),
         Box::new(classes::Classes::default()),
@@ -72,6 +77,7 @@ pub fn duties(options: &Options) -> Vec<Box<dyn Duty>> {
         Box::new(termination::EvictionQueue::default()),
     ];
     duties.extend(upkeep::duties());
+    duties.extend(working);
     if options.gates.early_binding {
         duties.push(Box::new(early_binding::EarlyBinding::default()));
     }
@@ -97,6 +103,7 @@ impl Operator {
             options,
             cloud,
             metrics,
+            stopwatch: Stopwatch::default(),
             record: Record::default(),
             stock: Stock::default(),
             nominations: Nominations::default(),
@@ -168,6 +175,7 @@ impl Operator {
 
     /// Lets every duty do what is due.
     pub fn work(&mut self, now: UnixMillis) -> Batch {
+        self.metrics.tell_time(now);
         let mut errands = Vec::new();
         let mut wish = None;
         for _ in 0..ROUNDS_MAX {
@@ -195,6 +203,7 @@ impl Operator {
             };
             for (ticket, outcome) in ended {
                 if let Some(duty) = self.duties.iter_mut().find(|duty| duty.name() == ticket.duty) {
+                    self.stopwatch.ended(&ticket, &outcome, now, &self.metrics, self.cloud.name());
                     desk.duty = duty.name();
                     duty.done(&ticket.key, outcome, &mut desk);
                 }
@@ -207,6 +216,9 @@ impl Operator {
             if wish.is_none_or(|wish| wish > now) {
                 break;
             }
+        }
+        for (ticket, errand) in &errands {
+            self.stopwatch.began(ticket, errand, now, &self.metrics);
         }
         for call in self.events.take() {
             self.n_events += 1;

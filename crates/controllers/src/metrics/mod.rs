@@ -14,14 +14,18 @@
 //!
 //! Not for deciding: nothing reads a metric back.
 
+pub mod catalogue;
 pub mod families;
 pub mod page;
 pub mod runtime;
 mod series;
 
+use kerf_model::UnixMillis;
 pub use page::Page;
+pub(crate) use series::Histogram;
 use series::{Series, Value};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A family of series.
@@ -58,20 +62,23 @@ impl Shape {
 
 /// Writes its series when the page is rendered, from facts that it holds anyway.
 pub trait Source: Send + Sync {
-    fn render(&self, page: &mut Page);
+    /// Ages are told as of `now`.
+    fn render(&self, page: &mut Page, now: UnixMillis);
 }
 
 /// All series of the process. Each verb is a short lock; nobody holds it while the page is written to a client.
 pub struct Metrics {
     families: Mutex<BTreeMap<&'static str, (Family, Series)>>,
     sources: Mutex<BTreeMap<&'static str, Arc<dyn Source>>>,
+    /// When the operator last worked.
+    worked_at: AtomicI64,
 }
 
 impl Default for Metrics {
     /// With every family of [`families::ALL`], so that a page names them before they have a series.
     fn default() -> Self {
         let families = families::ALL.iter().map(|family| (family.name, (**family, Series::default()))).collect();
-        Self { families: Mutex::new(families), sources: Mutex::default() }
+        Self { families: Mutex::new(families), sources: Mutex::default(), worked_at: AtomicI64::new(0) }
     }
 }
 
@@ -119,7 +126,18 @@ impl Metrics {
         }
     }
 
-    /// What a counter or gauge stands at; None without a series.
+    /// Puts these series in the place of all that a gauge had, at once: no page shows half of them.
+    pub fn replace<'a>(&self, family: &Family, all: impl Iterator<Item = (Vec<&'a str>, f64)>) {
+        debug_assert_eq!(family.shape, Shape::Gauge, "{}: only a gauge is replaced", family.name);
+        let mut series = Series::default();
+        for (labels, value) in all {
+            debug_assert_eq!(family.labels.len(), labels.len(), "{}: {labels:?}", family.name);
+            series.entry(&labels, family.shape).set(value);
+        }
+        self.families().insert(family.name, (*family, series));
+    }
+
+    /// What a counter or gauge stands at, or how often a histogram or summary observed; None without a series.
     pub fn get(&self, family: &Family, labels: &[&str]) -> Option<f64> {
         self.families().get(family.name).and_then(|(_, series)| series.get(labels))
     }
@@ -130,13 +148,23 @@ impl Metrics {
         self.sources.lock().unwrap_or_else(PoisonError::into_inner).insert(name, source);
     }
 
-    /// The page, in the text format 0.0.4.
+    /// The operator's time, for whoever renders without a clock.
+    pub(crate) fn tell_time(&self, now: UnixMillis) {
+        self.worked_at.store(now.0, Ordering::Relaxed);
+    }
+
+    /// The page, in the text format 0.0.4, as of when the operator last worked.
     pub fn render(&self) -> String {
+        self.render_at(UnixMillis(self.worked_at.load(Ordering::Relaxed)))
+    }
+
+    /// The page as of now.
+    pub fn render_at(&self, now: UnixMillis) -> String {
         let sources: Vec<Arc<dyn Source>> =
             self.sources.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
         let mut page = Page::default();
         for source in sources {
-            source.render(&mut page);
+            source.render(&mut page, now);
         }
         for (family, series) in self.families().values() {
             if page.begin_unless_begun(family) {
@@ -237,7 +265,7 @@ mod tests {
     fn a_source_writes_its_own_families_once() {
         struct Board;
         impl Source for Board {
-            fn render(&self, page: &mut Page) {
+            fn render(&self, page: &mut Page, _: UnixMillis) {
                 page.begin(COUNTED.name, COUNTED.help, "counter");
                 page.sample(COUNTED.name, &[("pool", "of a board")], f64::INFINITY);
             }

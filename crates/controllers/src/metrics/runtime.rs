@@ -7,12 +7,15 @@
 
 use super::families::{
     BUILD_INFO, CLIENT_GO_REQUEST_DURATION_SECONDS, CLIENT_GO_REQUEST_TOTAL, CLOUDPROVIDER_DURATION_SECONDS,
-    CLOUDPROVIDER_ERRORS_TOTAL, GO_GC_HEAP_LIVE_BYTES, PROCESS_CPU_SECONDS_TOTAL, PROCESS_MAX_FDS, PROCESS_OPEN_FDS,
-    PROCESS_RESIDENT_MEMORY_BYTES, PROCESS_START_TIME_SECONDS, PROCESS_VIRTUAL_MEMORY_BYTES,
+    CLOUDPROVIDER_ERRORS_TOTAL, CONTROLLER_RUNTIME_ACTIVE_WORKERS, CONTROLLER_RUNTIME_RECONCILE_ERRORS_TOTAL,
+    CONTROLLER_RUNTIME_RECONCILE_TOTAL, GO_GC_HEAP_LIVE_BYTES, PROCESS_CPU_SECONDS_TOTAL, PROCESS_MAX_FDS,
+    PROCESS_OPEN_FDS, PROCESS_RESIDENT_MEMORY_BYTES, PROCESS_START_TIME_SECONDS, PROCESS_VIRTUAL_MEMORY_BYTES,
 };
 use super::{Family, Metrics, Page, Source};
-use crate::errand::{ApiCall, CloudAnswer, CloudCall};
+use crate::errand::{ApiCall, CloudAnswer, CloudCall, Errand, Outcome, Ticket};
 use kerf_cloud::CloudError;
+use kerf_model::{Text, UnixMillis};
+use std::collections::BTreeMap;
 use std::fs;
 
 /// Linux counts processor time for programs in hundredths of a second, whatever its own clock does.
@@ -23,7 +26,7 @@ const TICKS_PER_SECOND: f64 = 100.0;
 pub struct Process;
 
 impl Source for Process {
-    fn render(&self, page: &mut Page) {
+    fn render(&self, page: &mut Page, _: UnixMillis) {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let (status, stat) = (read("/proc/self/status"), read("/proc/self/stat"));
         let samples = [
@@ -72,37 +75,70 @@ pub fn request_ended(metrics: &Metrics, call: &ApiCall, status: u16, seconds: f6
     metrics.observe(&CLIENT_GO_REQUEST_DURATION_SECONDS, &labels, seconds);
 }
 
-/// Counts a call of the cloud that has ended.
-pub fn cloud_call_ended(
-    metrics: &Metrics,
-    whose: &CloudCallLabels<'_>,
-    answer: &Result<CloudAnswer, CloudError>,
-    seconds: f64,
-) {
-    metrics.observe(&CLOUDPROVIDER_DURATION_SECONDS, &[whose.controller, whose.method, whose.provider], seconds);
-    if let Err(error) = answer {
-        let kind = error_kind(error);
-        // Upstream leaves the pool out where it does not know what went wrong.
-        let pool = if kind == "unknown" { "" } else { whose.nodepool };
-        let labels = [whose.controller, whose.method, whose.provider, kind, pool];
-        metrics.add(&CLOUDPROVIDER_ERRORS_TOTAL, &labels, 1.0);
+/// Follows errands from their order to their end: how many are under way, how they ended, and how long the cloud took.
+#[derive(Debug, Default)]
+pub struct Stopwatch(BTreeMap<Ticket, CloudCallBegun>);
+
+#[derive(Debug)]
+struct CloudCallBegun {
+    at: UnixMillis,
+    method: &'static str,
+    pool: Text,
+}
+
+impl Stopwatch {
+    pub fn began(&mut self, ticket: &Ticket, errand: &Errand, now: UnixMillis, metrics: &Metrics) {
+        metrics.add(&CONTROLLER_RUNTIME_ACTIVE_WORKERS, &[ticket.duty], 1.0);
+        if let Errand::Cloud(call) = errand {
+            let begun = CloudCallBegun { at: now, method: call.method(), pool: pool_of(call) };
+            self.0.insert(ticket.clone(), begun);
+        }
+    }
+
+    pub fn ended(&mut self, ticket: &Ticket, outcome: &Outcome, now: UnixMillis, metrics: &Metrics, provider: &str) {
+        metrics.add(&CONTROLLER_RUNTIME_ACTIVE_WORKERS, &[ticket.duty], -1.0);
+        let result = if has_failed(outcome) { "error" } else { "success" };
+        metrics.add(&CONTROLLER_RUNTIME_RECONCILE_TOTAL, &[ticket.duty, result], 1.0);
+        if result == "error" {
+            metrics.add(&CONTROLLER_RUNTIME_RECONCILE_ERRORS_TOTAL, &[ticket.duty], 1.0);
+        }
+        if let (Some(begun), Outcome::Cloud(answer)) = (self.0.remove(ticket), outcome) {
+            cloud_call_ended(metrics, ticket.duty, provider, &begun, answer, now);
+        }
     }
 }
 
-/// Whose call it was.
-#[derive(Debug, Clone, Copy)]
-pub struct CloudCallLabels<'a> {
-    pub controller: &'a str,
-    pub method: &'a str,
-    pub provider: &'a str,
-    pub nodepool: &'a str,
+fn cloud_call_ended(
+    metrics: &Metrics,
+    duty: &str,
+    provider: &str,
+    begun: &CloudCallBegun,
+    answer: &Result<CloudAnswer, CloudError>,
+    now: UnixMillis,
+) {
+    let seconds = now.0.saturating_sub(begun.at.0).max(0) as f64 / 1_000.0;
+    metrics.observe(&CLOUDPROVIDER_DURATION_SECONDS, &[duty, begun.method, provider], seconds);
+    if let Err(error) = answer {
+        let kind = error_kind(error);
+        // Upstream leaves the pool out where it does not know what went wrong.
+        let pool = if kind == "unknown" { "" } else { &*begun.pool };
+        metrics.add(&CLOUDPROVIDER_ERRORS_TOTAL, &[duty, begun.method, provider, kind, pool], 1.0);
+    }
+}
+
+fn has_failed(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Api(answer) => answer.is_err(),
+        Outcome::Cloud(answer) => answer.is_err(),
+        Outcome::Thought { plan, .. } => plan.is_err(),
+    }
 }
 
 /// The NodePool that a call is for, where the call says.
-pub fn pool_of(call: &CloudCall) -> &str {
+fn pool_of(call: &CloudCall) -> Text {
     match call {
-        CloudCall::Launch(order) => order.pool.as_ref().map(|pool| pool.as_str()).unwrap_or_default(),
-        _ => "",
+        CloudCall::Launch(order) => order.pool.as_ref().map(|pool| pool.0.clone()).unwrap_or_default(),
+        _ => Text::default(),
     }
 }
 
@@ -233,14 +269,28 @@ mod tests {
         assert_eq!(metrics.get(&CLIENT_GO_REQUEST_TOTAL, &["<error>", "GET"]), Some(1.0));
         assert_eq!(metrics.get(&CLIENT_GO_REQUEST_DURATION_SECONDS, &["LIST", "", "v1", "nodes", ""]), Some(2.0));
 
-        let whose = CloudCallLabels { controller: "c", method: "Create", provider: "kwok", nodepool: "default" };
-        let refused = |error| cloud_call_ended(&metrics, &whose, &Err(error), 1.0);
-        refused(CloudError::NoCapacity { message: "dry".into(), sold_out: Vec::new() });
-        refused(CloudError::Other { message: "?".into() });
-        cloud_call_ended(&metrics, &whose, &Ok(CloudAnswer::Done), 1.0);
-        let errors = |kind, pool| metrics.get(&CLOUDPROVIDER_ERRORS_TOTAL, &["c", "Create", "kwok", kind, pool]);
-        assert_eq!(errors("InsufficientCapacityError", "default"), Some(1.0));
+        let ticket = |key: &str| Ticket { duty: "c", key: key.into() };
+        let mut watch = Stopwatch::default();
+        for key in ["dry", "?", "well"] {
+            watch.began(&ticket(key), &Errand::Cloud(CloudCall::List), UnixMillis(0), &metrics);
+        }
+        assert_eq!(metrics.get(&CONTROLLER_RUNTIME_ACTIVE_WORKERS, &["c"]), Some(3.0));
+        let dry = CloudError::NoCapacity { message: "dry".into(), sold_out: Vec::new() };
+        let answers =
+            [("dry", Err(dry)), ("?", Err(CloudError::Other { message: "?".into() })), ("well", Ok(CloudAnswer::Done))];
+        for (key, answer) in answers {
+            watch.ended(&ticket(key), &Outcome::Cloud(answer), UnixMillis(2_500), &metrics, "kwok");
+        }
+        let errors = |kind, pool| metrics.get(&CLOUDPROVIDER_ERRORS_TOTAL, &["c", "List", "kwok", kind, pool]);
+        assert_eq!(errors("InsufficientCapacityError", ""), Some(1.0));
         assert_eq!(errors("unknown", ""), Some(1.0));
-        assert_eq!(metrics.get(&CLOUDPROVIDER_DURATION_SECONDS, &["c", "Create", "kwok"]), Some(3.0));
+        assert_eq!(metrics.get(&CLOUDPROVIDER_DURATION_SECONDS, &["c", "List", "kwok"]), Some(3.0));
+        assert!(
+            metrics
+                .render()
+                .contains("cloudprovider_duration_seconds_sum{controller=\"c\",method=\"List\",provider=\"kwok\"} 7.5")
+        );
+        assert_eq!(metrics.get(&CONTROLLER_RUNTIME_RECONCILE_TOTAL, &["c", "error"]), Some(2.0));
+        assert_eq!(metrics.get(&CONTROLLER_RUNTIME_ACTIVE_WORKERS, &["c"]), Some(0.0));
     }
 }
