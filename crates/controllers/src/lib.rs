@@ -24,6 +24,7 @@ pub mod events;
 pub mod explain;
 pub mod gauges;
 pub mod lifecycle;
+pub mod log;
 pub mod metrics;
 pub mod nominations;
 pub mod operator;
