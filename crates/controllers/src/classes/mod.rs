@@ -55,10 +55,8 @@ impl Duty for Classes {
                 self.known.remove(class);
                 self.to_write.remove(class);
             }
-            Change::Class { class, after: Some(after), .. } => {
-                if self.known.get(class) != Some(&known(after)) {
-                    self.queue.add(class.clone());
-                }
+            Change::Class { class, after: Some(after), .. } if self.known.get(class) != Some(&known(after)) => {
+                self.queue.add(class.clone());
             }
             Change::Synced => world.classes.keys().for_each(|class| self.queue.add(class.clone())),
             _ => {}

@@ -47,10 +47,8 @@ impl Duty for Counter {
                 self.counted.remove(name);
                 self.queue.forget(name);
             }
-            Change::Pool { name, before, .. } => {
-                if before.is_none() {
-                    self.changed.insert(name.clone());
-                }
+            Change::Pool { name, before: None, .. } => {
+                self.changed.insert(name.clone());
             }
             Change::Claim { before, after, .. } => {
                 let sides = before.iter().chain(after);
