@@ -20,34 +20,60 @@ pub(crate) struct BufferFact {
 #[derive(Debug)]
 pub(crate) struct Chunk {
     pub(crate) template: Arc<PodTemplateSpec>,
+    /// Of the PodTemplate, where there is one.
+    pub(crate) template_generation: Option<i64>,
     /// Of the workload that it imitates.
     n_workload: Option<i64>,
 }
 
+/// A template for pods, and which of its versions.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TemplateFact {
+    pub(crate) template: Arc<PodTemplateSpec>,
+    pub(crate) generation: i64,
+}
+
+/// What a buffer comes to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BufferSize {
+    pub n_replicas: i64,
+    /// The generation of the PodTemplate that it names, where it names one.
+    pub template_generation: Option<i64>,
+}
+
+/// Why a buffer comes to nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unresolved {
+    /// As its condition says it.
+    pub reason: &'static str,
+    pub field: Text,
+    pub message: Text,
+}
+
+impl Unresolved {
+    pub(crate) fn new(reason: &'static str, field: impl Into<Text>, message: impl Into<Text>) -> Self {
+        Self { reason, field: field.into(), message: message.into() }
+    }
+}
+
 /// Finds the pod that a buffer imitates, or says why there is none.
 pub(crate) fn resolve(
-    reader: &mut Reader,
     namespace: &Text,
     spec: &CapacityBufferSpec,
-    templates: &BTreeMap<(Text, Text), Arc<PodTemplateSpec>>,
+    templates: &BTreeMap<(Text, Text), TemplateFact>,
     workloads: &BTreeMap<(Text, OwnerKind, Text), WorkloadFact>,
-) -> Option<Chunk> {
+) -> Result<Chunk, Unresolved> {
     if let Some(reference) = &spec.pod_template_ref {
         let key = (namespace.clone(), reference.name.as_str().into());
-        return match templates.get(&key) {
-            Some(template) => Some(Chunk { template: template.clone(), n_workload: None }),
-            None => {
-                reader.note(
-                    "spec.podTemplateRef.name",
-                    format!("PodTemplate {namespace}/{} does not exist", reference.name),
-                );
-                None
-            }
+        let Some(TemplateFact { template, generation }) = templates.get(&key) else {
+            let message = format!("PodTemplate {namespace}/{} does not exist", reference.name);
+            return Err(Unresolved::new("PodTemplateNotFound", "spec.podTemplateRef.name", message));
         };
+        return Ok(Chunk { template: template.clone(), template_generation: Some(*generation), n_workload: None });
     }
+    let failed = |field: &str, message: String| Unresolved::new("ResolutionFailed", field, message);
     let Some(reference) = &spec.scalable_ref else {
-        reader.note("spec", "it has neither podTemplateRef nor scalableRef");
-        return None;
+        return Err(failed("spec", "it has neither podTemplateRef nor scalableRef".to_owned()));
     };
     let group = reference.api_group.as_deref().unwrap_or_default();
     let kind = match (group, reference.kind.as_str()) {
@@ -55,21 +81,19 @@ pub(crate) fn resolve(
         ("" | "apps", "StatefulSet") => OwnerKind::StatefulSet,
         ("" | "apps", "ReplicaSet") => OwnerKind::ReplicaSet,
         (_, kind) => {
-            reader.note(
-                "spec.scalableRef.kind",
-                format!("{kind} cannot be imitated (use a Deployment, StatefulSet or ReplicaSet of apps)"),
-            );
-            return None;
+            let message = format!("{kind} cannot be imitated (use a Deployment, StatefulSet or ReplicaSet of apps)");
+            return Err(failed("spec.scalableRef.kind", message));
         }
     };
     match workloads.get(&(namespace.clone(), kind, reference.name.as_str().into())) {
-        Some(workload) => Some(Chunk { template: workload.template.clone(), n_workload: Some(workload.n_wanted) }),
+        Some(workload) => Ok(Chunk {
+            template: workload.template.clone(),
+            template_generation: None,
+            n_workload: Some(workload.n_wanted),
+        }),
         None => {
-            reader.note(
-                "spec.scalableRef.name",
-                format!("{} {namespace}/{} does not exist", reference.kind, reference.name),
-            );
-            None
+            let message = format!("{} {namespace}/{} does not exist", reference.kind, reference.name);
+            Err(Unresolved::new("ScalableRefNotFound", "spec.scalableRef.name", message))
         }
     }
 }
@@ -125,7 +149,7 @@ mod tests {
         ] {
             let value: serde_json::Value = serde_norway::from_str(spec).unwrap();
             let parsed: CapacityBufferSpec = serde_json::from_value(value).unwrap();
-            let chunk = Chunk { template: Arc::default(), n_workload };
+            let chunk = Chunk { template: Arc::default(), template_generation: None, n_workload };
             let mut reader = Reader::new(&"f".into(), "o");
             assert_eq!(count(&mut reader, &parsed, &chunk, &requests), expected, "{spec} {n_workload:?}");
         }

@@ -2,6 +2,7 @@
 
 use crate::guards;
 use crate::pods::{Place, PodFact};
+use crate::pools::PoolFact;
 use crate::read::Reader;
 use crate::resolve::{Resolver, ill};
 use crate::settings::View;
@@ -117,18 +118,8 @@ fn freeze_pools(mirror: &Mirror, supply: &dyn Supply, readers: &mut Vec<Reader>)
             readers.push(reader);
         }
     }
-    let inquiries: Vec<Inquiry<'_>> = served
-        .iter()
-        .map(|fact| Inquiry {
-            pool: &fact.name,
-            labels: &fact.labels,
-            requirements: &fact.requirements,
-            node_class: &fact.node_class,
-            class_object: mirror.classes.get(&fact.node_class).map(|class| &class.value),
-        })
-        .collect();
     let overlays = overlays(mirror, readers);
-    let stock = supply.types(&inquiries, &overlays);
+    let stock = supply.types(&inquiries(mirror, &served), &overlays);
     for (name, reason) in stock.rejected_overlays {
         let source = mirror.overlays.get(&name).map_or_else(|| "".into(), |(source, _)| source.clone());
         let mut reader = Reader::new(&source, format!("NodeOverlay {name}"));
@@ -159,6 +150,26 @@ fn freeze_pools(mirror: &Mirror, supply: &dyn Supply, readers: &mut Vec<Reader>)
             }
         })
         .collect()
+}
+
+fn inquiries<'a>(mirror: &'a Mirror, served: &[&'a PoolFact]) -> Vec<Inquiry<'a>> {
+    served
+        .iter()
+        .map(|fact| Inquiry {
+            pool: &fact.name,
+            labels: &fact.labels,
+            requirements: &fact.requirements,
+            node_class: &fact.node_class,
+            class_object: mirror.classes.get(&fact.node_class).map(|class| &class.value),
+        })
+        .collect()
+}
+
+/// Overlays that the supply does not accept beside the others.
+pub(crate) fn rejected_overlays(mirror: &Mirror, supply: &dyn Supply) -> Vec<(Text, Text)> {
+    let served: Vec<&PoolFact> = mirror.pools.values().filter(|fact| supply.serves(&fact.node_class)).collect();
+    let overlays = overlays(mirror, &mut Vec::new());
+    supply.types(&inquiries(mirror, &served), &overlays).rejected_overlays
 }
 
 fn source_of_pool(mirror: &Mirror, pool: &PoolName) -> Text {

@@ -36,6 +36,7 @@ mod workloads;
 #[cfg(test)]
 mod tests;
 
+pub use buffers::{BufferSize, Unresolved as UnresolvedBuffer};
 pub use default_spreads::read_scheduler_config;
 pub use kerf_api::LabelRules;
 pub use nodes::{Asked, RESERVES};
@@ -45,7 +46,7 @@ pub use pods::WaitsFor;
 pub use settings::{Gates, MirrorSettings, View};
 pub use supply::{Inquiry, Stock, Supply, Types};
 
-use buffers::BufferFact;
+use buffers::{BufferFact, TemplateFact};
 use guards::GuardFact;
 use k8s_openapi::api::core::v1::{LimitRange, Pod, PodTemplateSpec};
 use kerf_api::NodeOverlay;
@@ -88,7 +89,7 @@ pub struct Mirror {
     classes: BTreeMap<NodeClassRef, ClassFact>,
     overlays: BTreeMap<Text, (Text, Arc<NodeOverlay>)>,
     buffers: BTreeMap<Named, BufferFact>,
-    pod_templates: BTreeMap<Named, Arc<PodTemplateSpec>>,
+    pod_templates: BTreeMap<Named, TemplateFact>,
     workloads: BTreeMap<(Text, OwnerKind, Text), WorkloadFact>,
     daemon_sets: BTreeMap<Named, DaemonSetFact>,
     services: BTreeMap<Named, Labels>,
@@ -297,6 +298,18 @@ impl Mirror {
         Some(PodAmounts { requests: &shape.requests, limits: &shape.limits })
     }
 
+    /// What a CapacityBuffer comes to, or why to nothing. None when it is not known.
+    pub fn buffer_size(&self, namespace: &Text, name: &Text) -> Option<Result<BufferSize, UnresolvedBuffer>> {
+        let buffer = self.buffers.get(&(namespace.clone(), name.clone()))?;
+        Some(wants::buffer_size(self, namespace, buffer))
+    }
+
+    /// Overlays that conflict with others or cannot be read: name and reason. Those that are unsound by themselves are not asked
+    /// about.
+    pub fn rejected_overlays(&self, supply: &dyn Supply) -> Vec<(Text, Text)> {
+        freeze::rejected_overlays(self, supply)
+    }
+
     fn take(&mut self, reader: &mut Reader, source: &Text, key: &ObjectKey, object: Object) {
         let named = (key.namespace.clone(), key.name.clone());
         let name = key.name.clone();
@@ -322,7 +335,9 @@ impl Mirror {
             }
             Object::LimitRange(range) => drop(self.limit_ranges.insert(named, container_defaults(reader, &range))),
             Object::PodTemplate(template) => {
-                self.pod_templates.insert(named, Arc::new(template.template.unwrap_or_default()));
+                let generation = template.metadata.generation.unwrap_or(0);
+                let template = Arc::new(template.template.unwrap_or_default());
+                self.pod_templates.insert(named, TemplateFact { template, generation });
             }
             Object::ReplicationController(object) => {
                 self.take_workload(WorkloadFact::of_replication_controller(source, *object));

@@ -183,6 +183,43 @@ fn template_shape(
     Shape::read(reader, &context, &spec, None)
 }
 
+/// How many copies of which pod a buffer stands for; what is in the way becomes a note.
+fn sized(
+    mirror: &Mirror,
+    reader: &mut Reader,
+    namespace: &Text,
+    spec: &kerf_api::CapacityBufferSpec,
+) -> Option<(i64, Shape)> {
+    match buffers::resolve(namespace, spec, &mirror.pod_templates, &mirror.workloads) {
+        Ok(chunk) => {
+            let mut shape = template_shape(mirror, reader, namespace, &chunk.template, "template");
+            shape.claims.clear();
+            let count = buffers::count(reader, spec, &chunk, &shape.requests);
+            Some((count, shape))
+        }
+        Err(unresolved) => {
+            reader.note(unresolved.field, unresolved.message);
+            None
+        }
+    }
+}
+
+/// What a buffer comes to, or why to nothing.
+pub(crate) fn buffer_size(
+    mirror: &Mirror,
+    namespace: &Text,
+    buffer: &buffers::BufferFact,
+) -> Result<buffers::BufferSize, buffers::Unresolved> {
+    let chunk = buffers::resolve(namespace, &buffer.spec, &mirror.pod_templates, &mirror.workloads)?;
+    let mut reader = Reader::new(&buffer.source, "CapacityBuffer");
+    let shape = template_shape(mirror, &mut reader, namespace, &chunk.template, "template");
+    let n_replicas = buffers::count(&mut reader, &buffer.spec, &chunk, &shape.requests);
+    match reader.fault {
+        Some(Fault { field, message }) => Err(buffers::Unresolved { reason: "ResolutionFailed", field, message }),
+        None => Ok(buffers::BufferSize { n_replicas, template_generation: chunk.template_generation }),
+    }
+}
+
 /// Virtual pods for the room that buffers keep free.
 pub(crate) fn buffer_pods(mirror: &Mirror, wants: &mut Vec<Want>, readers: &mut Vec<Reader>) {
     if !mirror.settings.gates.capacity_buffer {
@@ -195,11 +232,7 @@ pub(crate) fn buffer_pods(mirror: &Mirror, wants: &mut Vec<Want>, readers: &mut 
     }
     for ((namespace, name), buffer) in &mirror.buffers {
         let mut reader = Reader::new(&buffer.source, format!("CapacityBuffer {namespace}/{name}"));
-        let chunk = buffers::resolve(&mut reader, namespace, &buffer.spec, &mirror.pod_templates, &mirror.workloads);
-        if let Some(chunk) = chunk {
-            let mut shape = template_shape(mirror, &mut reader, namespace, &chunk.template, "template");
-            shape.claims.clear();
-            let count = buffers::count(&mut reader, &buffer.spec, &chunk, &shape.requests);
+        if let Some((count, shape)) = sized(mirror, &mut reader, namespace, &buffer.spec) {
             if count > MOST_PROMISED {
                 reader.note(
                     "spec.replicas",
