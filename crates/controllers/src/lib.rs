@@ -36,6 +36,7 @@ pub mod record;
 pub mod resource;
 #[cfg(feature = "shell")]
 pub mod shell;
+pub mod static_capacity;
 pub mod status;
 pub mod stock;
 pub mod supply;

@@ -13,6 +13,7 @@ use crate::options::Options;
 use crate::queue::earlier;
 use crate::record::Record;
 use crate::resource::WATCHED;
+use crate::static_capacity;
 use crate::stock::Stock;
 use crate::supply::CloudSupply;
 use crate::upkeep;
@@ -78,6 +79,10 @@ pub fn duties(options: &Options) -> Vec<Box<dyn Duty>> {
     ];
     duties.extend(upkeep::duties());
     duties.extend(working);
+    if options.gates.static_capacity {
+        duties.push(Box::new(static_capacity::Provisioning::default()));
+        duties.push(Box::new(static_capacity::Deprovisioning::default()));
+    }
     if options.gates.early_binding {
         duties.push(Box::new(early_binding::EarlyBinding::default()));
     }
