@@ -29,6 +29,7 @@ pub mod metrics;
 pub mod nominations;
 pub mod operator;
 pub mod options;
+pub mod overlays;
 pub mod pools;
 pub mod provisioning;
 pub mod queue;

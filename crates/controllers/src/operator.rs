@@ -20,7 +20,7 @@ use crate::upkeep;
 use crate::termination::{self, Evictions};
 use crate::wake::Wake;
 use crate::world::{Change, World};
-use crate::{classes, early_binding, pools, provisioning};
+use crate::{classes, early_binding, overlays, pools, provisioning};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kerf_cloud::CloudProvider;
 use kerf_mirror::{Kind, Mirror, Object};
@@ -82,6 +82,9 @@ pub fn duties(options: &Options) -> Vec<Box<dyn Duty>> {
     if options.gates.static_capacity {
         duties.push(Box::new(static_capacity::Provisioning::default()));
         duties.push(Box::new(static_capacity::Deprovisioning::default()));
+    }
+    if options.gates.node_overlay {
+        duties.push(Box::new(overlays::Overlays::default()));
     }
     if options.gates.early_binding {
         duties.push(Box::new(early_binding::EarlyBinding::default()));

@@ -153,7 +153,7 @@ pub fn overlaid(inquiries: &[Inquiry<'_>], types: Vec<Result<Types, Text>>, over
     Stock { types, rejected_overlays }
 }
 
-fn read_overlay(name: &Text, overlay: &NodeOverlay) -> Result<Overlay, String> {
+pub(crate) fn read_overlay(name: &Text, overlay: &NodeOverlay) -> Result<Overlay, String> {
     let spec = &overlay.spec;
     let mut requirements = Requirements::new();
     for (position, written) in spec.requirements.iter().enumerate() {
