@@ -13,6 +13,7 @@
 //!
 //! To know what wakes it, read [`wake`]; to know what it does and in which order, read [`operator::duties`].
 
+pub mod buffers;
 pub mod claims;
 pub mod classes;
 pub mod conditions;

@@ -20,7 +20,7 @@ use crate::upkeep;
 use crate::termination::{self, Evictions};
 use crate::wake::Wake;
 use crate::world::{Change, World};
-use crate::{classes, early_binding, overlays, pools, provisioning};
+use crate::{buffers, classes, early_binding, overlays, pools, provisioning};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kerf_cloud::CloudProvider;
 use kerf_mirror::{Kind, Mirror, Object};
@@ -85,6 +85,9 @@ pub fn duties(options: &Options) -> Vec<Box<dyn Duty>> {
     }
     if options.gates.node_overlay {
         duties.push(Box::new(overlays::Overlays::default()));
+    }
+    if options.gates.capacity_buffer {
+        duties.push(Box::new(buffers::Buffers::default()));
     }
     if options.gates.early_binding {
         duties.push(Box::new(early_binding::EarlyBinding::default()));
