@@ -39,7 +39,7 @@ pub(super) async fn ask(arguments: &ExplainArguments) -> anyhow::Result<Explanat
 }
 
 fn token(auth: &AuthInfo) -> anyhow::Result<String> {
-    use kube::config::ExposeSecret as _;
+    use secrecy::ExposeSecret as _;
     if let Some(token) = &auth.token {
         return Ok(token.expose_secret().to_owned());
     }
