@@ -11,6 +11,8 @@ pub struct Nominations {
     places: BTreeMap<Text, UnixMillis>,
     pods: BTreeMap<PodId, Promise>,
     by_place: BTreeMap<Text, BTreeSet<PodId>>,
+    /// Nodes and claims that the last plan filled with the virtual pods of buffers; None before the first plan.
+    for_buffers: Option<BTreeSet<Text>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +76,16 @@ impl Nominations {
         }
     }
 
+    /// The nodes and claims on which the last plan put the virtual pods of buffers: all of them.
+    pub fn keep_for_buffers(&mut self, places: BTreeSet<Text>) {
+        self.for_buffers = Some(places);
+    }
+
+    /// Whether buffers want this place. Before the first plan nobody knows, and any place may be wanted.
+    pub fn is_for_buffer(&self, name: &str) -> bool {
+        self.for_buffers.as_ref().is_none_or(|places| places.contains(name))
+    }
+
     /// Drops what is over.
     pub fn tidy(&mut self, now: UnixMillis) {
         self.places.retain(|_, until| *until > now);
@@ -108,5 +120,14 @@ mod tests {
         assert!(!nominations.is_nominated("one", UnixMillis(20)));
         nominations.tidy(UnixMillis(20));
         assert!(nominations.places.is_empty());
+    }
+
+    #[test]
+    fn before_the_first_plan_any_place_may_be_for_a_buffer() {
+        let mut nominations = Nominations::default();
+        assert!(nominations.is_for_buffer("one"));
+        nominations.keep_for_buffers([Text::from("two")].into());
+        assert!(!nominations.is_for_buffer("one"));
+        assert!(nominations.is_for_buffer("two"));
     }
 }

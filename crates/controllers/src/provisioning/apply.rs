@@ -14,6 +14,7 @@ use kerf_api::{NodeClaim, NodePool, taints};
 use kerf_model::{
     InstanceType, Launch, LaunchOption, Placement, Plan, PodId, Resources, Snapshot, Step, Text, UnixMillis, resources,
 };
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// While pods of a backlog are being bound, what will be left over is not known: kube-scheduler places them as it likes. So long
@@ -151,6 +152,18 @@ pub(super) fn promise(desk: &mut Desk<'_>, place: &Text, pods: &[PodId], snapsho
     if is_real {
         desk.nominations.nominate(place, until);
     }
+}
+
+/// The nodes and claims that hold room for buffers once this plan is carried out.
+pub(super) fn places_for_buffers(snapshot: &Snapshot, plan: &Plan) -> BTreeSet<Text> {
+    let are_virtual: BTreeSet<&PodId> = snapshot.pods.iter().filter(|pod| pod.is_virtual).map(|pod| &pod.id).collect();
+    let holds_any = |pods: &[PodId]| pods.iter().any(|pod| are_virtual.contains(pod));
+    let places = plan.steps.iter().filter_map(|step| match step {
+        Step::Place(placement) if holds_any(&placement.pods) => Some(placement.node.0.clone()),
+        Step::Launch(launch) if holds_any(&launch.for_pods) => Some(launch.claim.0.clone()),
+        Step::Place(_) | Step::Launch(_) => None,
+    });
+    places.collect()
 }
 
 /// `Pod should schedule on: nodeclaim/x, node/y`, as far as they exist.

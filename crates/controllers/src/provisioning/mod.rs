@@ -204,6 +204,7 @@ impl Provisioning {
         let n_pods = snapshot.pods.iter().filter(|pod| !pod.is_virtual).count();
         self.tell_ill(desk, &snapshot);
         if snapshot.pods.is_empty() {
+            desk.nominations.keep_for_buffers(BTreeSet::new());
             if !snapshot.ill.is_empty() {
                 return;
             }
@@ -234,6 +235,7 @@ impl Provisioning {
         let seconds = (desk.now.0 - pending.began.0) as f64 / 1_000.0;
         desk.metrics.observe(&families::SCHEDULER_SCHEDULING_DURATION_SECONDS, &["provisioner"], seconds);
         desk.metrics.set(&families::SCHEDULER_QUEUE_DEPTH, &["provisioner", "current"], 0.0);
+        desk.nominations.keep_for_buffers(apply::places_for_buffers(&snapshot, &plan));
         let steps = apply::sort_out(self, desk, pending, &snapshot, &plan);
         for placement in &steps.placed {
             apply::promise(desk, &placement.node.0, &placement.pods, &snapshot);
