@@ -1,5 +1,6 @@
 //! What a duty has before it while it works.
 
+use crate::disruption::Commands;
 use crate::errand::{ApiCall, CloudCall, Errand, Thought, Ticket};
 use crate::events::{Event, Events};
 use crate::metrics::Metrics;
@@ -28,6 +29,8 @@ pub struct Desk<'a> {
     pub nominations: &'a mut Nominations,
     /// Pods that must leave their nodes; the eviction queue takes them from here.
     pub evictions: &'a mut Evictions,
+    /// Nodes in the hands of a disruption command.
+    pub commands: &'a mut Commands,
     pub(crate) duty: &'static str,
     pub(crate) busy: &'a mut BTreeSet<Ticket>,
     pub(crate) errands: &'a mut Vec<(Ticket, Errand)>,

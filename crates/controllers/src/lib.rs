@@ -18,6 +18,7 @@ pub mod claims;
 pub mod classes;
 pub mod conditions;
 pub mod desk;
+pub mod disruption;
 pub mod duty;
 pub mod early_binding;
 pub mod errand;

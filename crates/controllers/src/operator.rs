@@ -1,6 +1,7 @@
 //! The operator: one owner of state, and its duties.
 
 use crate::desk::Desk;
+use crate::disruption::{self, Commands};
 use crate::duty::Duty;
 use crate::errand::{Errand, Outcome, Ticket};
 use crate::events::Events;
@@ -44,6 +45,7 @@ pub struct Operator {
     stock: Stock,
     nominations: Nominations,
     evictions: Evictions,
+    commands: Commands,
     events: Events,
     n_events: u64,
     duties: Vec<Box<dyn Duty>>,
@@ -73,6 +75,9 @@ pub fn duties(options: &Options) -> Vec<Box<dyn Duty>> {
         Box::new(pools::Counter::default()),
         Box::new(Lifecycle::default()),
         Box::new(provisioning::Provisioning::default()),
+        Box::new(disruption::Conditioning::default()),
+        Box::new(disruption::Rounds::default()),
+        Box::new(disruption::Execution::default()),
         Box::new(termination::NodeTermination::default()),
         // After all who drain.
         Box::new(termination::EvictionQueue::default()),
@@ -119,6 +124,7 @@ impl Operator {
             stock: Stock::default(),
             nominations: Nominations::default(),
             evictions: Evictions::default(),
+            commands: Commands::default(),
             events: Events::default(),
             n_events: 0,
             duties,
@@ -207,6 +213,7 @@ impl Operator {
                 stock: &mut self.stock,
                 nominations: &mut self.nominations,
                 evictions: &mut self.evictions,
+                commands: &mut self.commands,
                 duty: "",
                 busy: &mut self.busy,
                 errands: &mut errands,

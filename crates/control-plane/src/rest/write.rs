@@ -284,6 +284,8 @@ fn prepare_create(resource: &Resource, object: &mut Value) {
             if let Some(map) = object.as_object_mut() {
                 map.remove("status");
             }
+            // A schema may have a status of its own for what nobody has looked at yet.
+            custom.default(object);
         }
         Some(_) => {}
         None => builtin::prepare_create(resource, object),

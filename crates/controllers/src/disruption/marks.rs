@@ -1,0 +1,123 @@
+//! The marks that disruption reads and leaves on nodes and claims, and the requests that write them.
+
+use crate::conditions::{Conditions, NODE_CLAIM, Status};
+use crate::errand::ApiCall;
+use crate::resource::{NODE_CLAIMS, NODES};
+use crate::world::World;
+use crate::write;
+use k8s_openapi::api::core::v1::{Node, Taint};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
+use kerf_api::{NodeClaim, labels, taints};
+use kerf_model::{Text, UnixMillis};
+use serde_json::json;
+use std::sync::Arc;
+
+pub(crate) const DISRUPTION_REASON: &str = "DisruptionReason";
+pub(crate) const CONSOLIDATABLE: &str = "Consolidatable";
+pub(crate) const INITIALIZED: &str = "Initialized";
+
+pub(crate) fn name_of(metadata: &ObjectMeta) -> Text {
+    metadata.name.as_deref().unwrap_or_default().into()
+}
+
+pub(crate) fn label<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    metadata.labels.as_ref()?.get(key).map(String::as_str)
+}
+
+pub(crate) fn has_label(metadata: &ObjectMeta, key: &str) -> bool {
+    label(metadata, key) == Some("true")
+}
+
+pub(crate) fn stored(claim: &NodeClaim) -> &[Condition] {
+    claim.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default()
+}
+
+pub(crate) fn is_true(claim: &NodeClaim, kind: &str) -> bool {
+    stored(claim).iter().any(|condition| condition.type_ == kind && condition.status == "True")
+}
+
+pub(crate) fn is_ready(node: &Node) -> bool {
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+/// Somebody has asked for its end: the claim's, or the node's.
+pub(crate) fn is_leaving(claim: &NodeClaim, node: Option<&Node>) -> bool {
+    claim.metadata.deletion_timestamp.is_some() || node.is_some_and(|node| node.metadata.deletion_timestamp.is_some())
+}
+
+/// Whether a claim is ours: the provider serves its class.
+pub(crate) fn is_managed(claim: &NodeClaim, classes: &[kerf_cloud::NodeClassKind]) -> bool {
+    let class = &claim.spec.node_class_ref;
+    classes.iter().any(|kind| kind.group == class.group && kind.kind == class.kind)
+}
+
+/// The claim that a node belongs to.
+pub(crate) fn claim_of<'a>(world: &'a World, node: &str) -> Option<&'a Arc<NodeClaim>> {
+    world.claim_of_node(world.nodes.get(node)?)
+}
+
+fn is_disrupted_taint(taint: &Taint) -> bool {
+    taint.key == taints::DISRUPTED && taint.effect == taints::NO_SCHEDULE
+}
+
+fn taints_of(node: &Node) -> &[Taint] {
+    node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default()
+}
+
+pub(crate) fn is_tainted(node: &Node) -> bool {
+    taints_of(node).iter().any(is_disrupted_taint)
+}
+
+/// Keeps new pods away. Another effect under the same key gives way.
+pub(crate) fn taint(node: &Node) -> ApiCall {
+    let mut taints: Vec<Taint> =
+        taints_of(node).iter().filter(|taint| taint.key != taints::DISRUPTED).cloned().collect();
+    taints.push(taints::disrupted());
+    write_taints(node, &taints)
+}
+
+/// Lets pods in again.
+pub(crate) fn untaint(node: &Node) -> ApiCall {
+    let taints: Vec<Taint> = taints_of(node).iter().filter(|taint| !is_disrupted_taint(taint)).cloned().collect();
+    write_taints(node, &taints)
+}
+
+fn write_taints(node: &Node, taints: &[Taint]) -> ApiCall {
+    let patch = write::if_unchanged(json!({"spec": {"taints": taints}}), node.metadata.resource_version.as_deref());
+    write::patch(NODES, "", node.metadata.name.as_deref().unwrap_or_default(), patch)
+}
+
+/// Says why the node goes.
+pub(crate) fn say_reason(claim: &NodeClaim, reason: &str, now: UnixMillis) -> ApiCall {
+    let mut conditions = Conditions::of(NODE_CLAIM, &claim.metadata, stored(claim));
+    conditions.set(DISRUPTION_REASON, Status::True, reason, reason, now);
+    write_conditions(claim, &conditions)
+}
+
+/// Takes the reason back.
+pub(crate) fn unsay_reason(claim: &NodeClaim) -> ApiCall {
+    let mut conditions = Conditions::of(NODE_CLAIM, &claim.metadata, stored(claim));
+    conditions.clear(DISRUPTION_REASON);
+    write_conditions(claim, &conditions)
+}
+
+pub(crate) fn write_conditions(claim: &NodeClaim, conditions: &Conditions) -> ApiCall {
+    let patch =
+        write::if_unchanged(json!({"status": conditions.to_value()}), claim.metadata.resource_version.as_deref());
+    write::patch_status(NODE_CLAIMS, "", claim.metadata.name.as_deref().unwrap_or_default(), patch)
+}
+
+/// As the `termination_mode` label says it.
+pub(crate) fn termination_mode(claim: &NodeClaim) -> &'static str {
+    match claim.spec.termination_grace_period.as_ref().map(kerf_api::DurationText::parse) {
+        None => "graceful",
+        Some(Ok(period)) if !period.is_positive() => "forceful",
+        Some(_) => "eventual",
+    }
+}
+
+/// As the `capacity_type` label says it.
+pub(crate) fn capacity_type(claim: &NodeClaim) -> &str {
+    label(&claim.metadata, labels::CAPACITY_TYPE).unwrap_or_default()
+}
