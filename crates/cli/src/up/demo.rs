@@ -15,7 +15,7 @@ const REPLICAS: usize = 60;
 const PATIENCE: SignedDuration = SignedDuration::from_mins(20);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-pub(crate) async fn play(playground: &Playground, arguments: &UpArguments) -> anyhow::Result<()> {
+pub(crate) async fn play(playground: &Playground<'_>, arguments: &UpArguments) -> anyhow::Result<()> {
     let story = Story { playground, began: playground.clock.now() };
     if arguments.empty {
         bail!("--demo needs the NodePool and the Deployment that --empty leaves out");
@@ -46,7 +46,7 @@ pub(crate) async fn play(playground: &Playground, arguments: &UpArguments) -> an
 }
 
 struct Story<'a> {
-    playground: &'a Playground,
+    playground: &'a Playground<'a>,
     began: Timestamp,
 }
 

@@ -43,8 +43,8 @@ const TICK_EVERY: Duration = Duration::from_millis(50);
 const STARTER: &str = include_str!("starter.yaml");
 
 /// A playground that runs.
-struct Playground {
-    plane: ControlPlane,
+struct Playground<'a> {
+    plane: &'a ControlPlane,
     clock: Clock,
     cloud: SimCloud,
     handle: Handle,
@@ -59,18 +59,7 @@ pub(crate) fn run(arguments: &UpArguments) -> anyhow::Result<()> {
     if arguments.demo && !arguments.files.is_empty() {
         bail!("--demo plays its own story; leave out -f, or leave out --demo");
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .thread_name("kerf")
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")?;
-    let outcome = runtime.block_on(play(arguments));
-    runtime.shutdown_background();
-    outcome
-}
-
-async fn play(arguments: &UpArguments) -> anyhow::Result<()> {
+    // The control plane has threads and a runtime of its own, and so begins before ours and ends after it.
     let clock = Clock::faster(arguments.speed());
     let plane = ControlPlane::start(&kerf_control_plane::Options {
         clock: clock.clone(),
@@ -79,8 +68,20 @@ async fn play(arguments: &UpArguments) -> anyhow::Result<()> {
         ..kerf_control_plane::Options::default()
     })
     .with_context(|| format!("cannot listen on port {} of loopback (try --port 0)", arguments.port))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("kerf")
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let outcome = runtime.block_on(play(arguments, &plane, clock));
+    runtime.shutdown_background();
+    outcome
+}
+
+async fn play(arguments: &UpArguments, plane: &ControlPlane, clock: Clock) -> anyhow::Result<()> {
     let kubeconfig = arguments.kubeconfig.clone().unwrap_or_else(default_kubeconfig);
-    write_kubeconfig(&plane, &kubeconfig)?;
+    write_kubeconfig(plane, &kubeconfig)?;
 
     let plane_clock = Arc::new(PlaneClock(clock.clone()));
     let yard = Arc::new(PlaneYard(plane.machines().clone()));
@@ -92,7 +93,7 @@ async fn play(arguments: &UpArguments) -> anyhow::Result<()> {
 
     let client = kube::Client::new(plane.service(), "default");
     let caller = Caller::new(client, Limits::none());
-    manifests::install_definitions(&plane)?;
+    manifests::install_definitions(plane)?;
     if !arguments.empty {
         manifests::apply(&caller, "the starter", STARTER).await?;
     }
@@ -187,7 +188,7 @@ fn write_kubeconfig(plane: &ControlPlane, path: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("cannot write {} (choose another place with --kubeconfig)", path.display()))
 }
 
-impl Playground {
+impl Playground<'_> {
     fn greet(&self, arguments: &UpArguments, metrics: std::net::SocketAddr) -> anyhow::Result<()> {
         let url = self.plane.address().map(|address| address.endpoint.as_str()).unwrap_or_default();
         let speed = match arguments.speed() {

@@ -225,26 +225,22 @@ pub(crate) fn rank_for_deletion(
             .then(a.deletion_cost.cmp(&b.deletion_cost))
             .then(company(b).cmp(&company(a)))
             .then_with(|| match (a.ready_since, b.ready_since) {
-                (Some(since_a), Some(since_b)) => by_magnitude((a, since_a), (b, since_b), now),
-                _ => Ordering::Equal,
+                (Some(since_a), Some(since_b)) => magnitude(since_a, now).cmp(&magnitude(since_b, now)),
+                (since_a, since_b) => since_a.is_some().cmp(&since_b.is_some()),
             })
             .then(b.restarts.cmp(&a.restarts))
-            .then_with(|| by_magnitude((a, a.created), (b, b.created), now))
+            .then_with(|| magnitude(a.created, now).cmp(&magnitude(b.created, now)))
+            // Pods of about the same age are chosen without a pattern.
+            .then_with(|| a.uid.cmp(&b.uid))
             .then_with(|| a.key.cmp(&b.key))
     });
     ranked
 }
 
-/// Compares ages by their power of two, so that pods of about the same age are chosen without a pattern: by uid.
-fn by_magnitude(a: (&PodFacts, Timestamp), b: (&PodFacts, Timestamp), now: Timestamp) -> Ordering {
-    if a.1 == b.1 {
-        return Ordering::Equal;
-    }
-    let magnitude = |since: Timestamp| {
-        let nanos = now.duration_since(since).as_nanos();
-        u128::try_from(nanos).ok().and_then(u128::checked_ilog2).map_or(-1, i64::from)
-    };
-    magnitude(a.1).cmp(&magnitude(b.1)).then_with(|| a.0.uid.cmp(&b.0.uid))
+/// An age, by its power of two.
+fn magnitude(since: Timestamp, now: Timestamp) -> i64 {
+    let nanos = now.duration_since(since).as_nanos();
+    u128::try_from(nanos).ok().and_then(u128::checked_ilog2).map_or(-1, i64::from)
 }
 
 /// The pods of all sets that share this one's owner, its own among them.
