@@ -14,6 +14,8 @@ pub const DISRUPTED: &str = "karpenter.sh/disrupted";
 /// From the decision to reboot until a new boot is seen.
 pub const REBOOTING: &str = "karpenter.sh/rebooting";
 
+/// Ours: on a node whose own pods are being bound, so that nobody else takes their room.
+pub const EARLY_BINDING: &str = "kerf.dev/early-binding";
 pub const NODE_NOT_READY: &str = "node.kubernetes.io/not-ready";
 pub const NODE_UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 pub const CLOUD_UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
@@ -26,6 +28,7 @@ const EPHEMERAL: &[(&str, &str)] = &[
     (NODE_UNREACHABLE, NO_SCHEDULE),
     (CLOUD_UNINITIALIZED, NO_SCHEDULE),
     (UNREGISTERED, NO_EXECUTE),
+    (EARLY_BINDING, NO_SCHEDULE),
 ];
 
 /// Whether a taint is one that every young node has and loses by itself. Scheduling looks past it until the node is

@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The taint of a node whose own pods are being bound.
-pub const FENCE: &str = "kerf.dev/early-binding";
+const FENCE: &str = taints::EARLY_BINDING;
 /// The controller that evicts for NoExecute taints may still see one that has just gone; a pod bound in the same breath would be
 /// marked for deletion, and nothing recreates a bare pod.
 const BREATH_MS: i64 = 500;

@@ -180,3 +180,104 @@ fn a_pod_that_can_never_fit_is_told_once_and_costs_nothing() {
     assert!(told.iter().any(|message| message.contains("cpu 1000")), "{told:?}");
     assert_eq!(told.iter().filter(|message| message.starts_with("Failed to schedule pod, ")).count(), 1);
 }
+
+/// With the gate `EarlyBinding` on.
+fn binds_early() -> Setup {
+    let mut setup = Setup::default();
+    setup.options.gates.early_binding = true;
+    setup.options.mirror.scheduling.placed_by = kerf_model::Binder::Kerf;
+    setup
+}
+
+#[test]
+fn d0_5_pods_go_to_the_new_node_without_kube_scheduler() {
+    let mut scene = cluster(binds_early(), |_| {});
+    scene.create_value(&inflate("inflate", 20, |_| {}));
+    scene.run_until("all to run", 60, |scene| n_pods(scene, "Running") == 20);
+    scene.run_for(30);
+    let scheduled = scene.events("Scheduled");
+    assert!(scheduled.is_empty(), "kube-scheduler bound {} of them", scheduled.len());
+    for node in scene.nodes() {
+        let taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+        assert!(taints.is_empty(), "the fence is down: {taints:?}");
+    }
+    assert!(scene.claims().iter().all(|claim| condition(claim, "Initialized")["status"] == "True"));
+}
+
+#[test]
+fn d2_2_pods_are_bound_as_soon_as_their_node_is_online_before_it_is_ready() {
+    let mut scene = cluster(binds_early(), |_| {});
+    scene.create_value(&inflate("inflate", 3, |_| {}));
+    let is_bound = |pod: &Value| pod["spec"]["nodeName"].is_string();
+    scene.run_until("all to be bound", 60, |scene| {
+        let pods = scene.pods();
+        pods.len() == 3 && pods.iter().all(is_bound)
+    });
+    let initialized = scene.claims().iter().any(|claim| condition(claim, "Initialized")["status"] == "True");
+    assert!(!initialized, "the node is not initialized yet");
+}
+
+#[test]
+fn d3_19_binding_follows_registration_within_a_second() {
+    let mut scene = cluster(binds_early(), |_| {});
+    scene.create_value(&inflate("inflate", 2, |_| {}));
+    scene.run_until("a registered node", 60, |scene| {
+        scene.nodes().iter().any(|node| node["metadata"]["labels"]["karpenter.sh/registered"] == "true")
+    });
+    let registered = scene.now();
+    scene.run_until("both to be bound", 60, |scene| scene.pods().iter().all(|pod| pod["spec"]["nodeName"].is_string()));
+    assert!(scene.now().duration_since(registered).as_millis() <= 1_000);
+}
+
+#[test]
+fn early_binding_respects_startup_taints_and_loses_no_pod_over_a_restart() {
+    let mut scene = cluster(binds_early(), |pool| {
+        pool["spec"]["template"]["spec"]["startupTaints"] =
+            json!([{"key": "example.com/agent", "effect": "NoSchedule"}]);
+    });
+    scene.create_value(&inflate("inflate", 4, |_| {}));
+    scene.run_until("a registered node", 60, |scene| {
+        scene.nodes().iter().any(|node| node["metadata"]["labels"]["karpenter.sh/registered"] == "true")
+    });
+    scene.run_for(5);
+    assert!(scene.pods().iter().all(|pod| pod["spec"]["nodeName"].is_null()), "a startup taint keeps pods away");
+    scene.restart();
+    for node in scene.nodes() {
+        let taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+        let rest: Vec<Value> = taints.into_iter().filter(|taint| taint["key"] != "example.com/agent").collect();
+        scene.patch(&format!("/api/v1/nodes/{}", name(&node)), &json!({"spec": {"taints": rest}}));
+    }
+    scene.run_until("all to run", 60, |scene| n_pods(scene, "Running") == 4);
+}
+
+#[test]
+fn an_operator_killed_at_200_random_moments_of_a_scale_up_loses_and_doubles_nothing() {
+    let mut scene = cluster(Setup::default(), |pool| pool["spec"]["limits"] = json!({"cpu": "600"}));
+    scene.create_value(&inflate("inflate", 500, |_| {}));
+    let mut dice = 42;
+    for kill in 0..200 {
+        // Between two errands, or after some time: either may be in the middle of something.
+        if roll(&mut dice).is_multiple_of(2) {
+            for _ in 0..roll(&mut dice) % 40 {
+                scene.step();
+            }
+        } else {
+            scene.run_for(i64::try_from(roll(&mut dice) % 2).unwrap());
+        }
+        scene.restart();
+        assert!(most_cpu(&scene) <= 600.0, "after {kill} kills");
+    }
+    scene.run_until("all to run", 600, |scene| n_pods(scene, "Running") == 500);
+    scene.run_for(300);
+    assert_eq!(n_pods(&scene, "Running"), 500);
+    let claims = scene.claims();
+    let mut ids: Vec<String> =
+        claims.iter().map(|claim| claim["status"]["providerID"].as_str().unwrap().to_owned()).collect();
+    ids.sort();
+    let mut nodes: Vec<String> =
+        scene.nodes().iter().map(|node| node["spec"]["providerID"].as_str().unwrap().to_owned()).collect();
+    nodes.sort();
+    assert_eq!(ids, nodes, "every instance has its claim, and every claim its instance");
+    ids.dedup();
+    assert_eq!(ids.len(), claims.len(), "no claim was launched twice");
+}

@@ -361,7 +361,7 @@ fn is_ephemeral(taint: &Taint) -> bool {
             | ("node.kubernetes.io/unreachable", Effect::NoSchedule)
             | ("node.cloudprovider.kubernetes.io/uninitialized", Effect::NoSchedule)
             | ("karpenter.sh/unregistered", Effect::NoExecute)
-            | ("karpenter.sh/rebooting", Effect::NoSchedule)
+            | ("karpenter.sh/rebooting" | kerf_api::taints::EARLY_BINDING, Effect::NoSchedule)
     ) || taint.key.starts_with("readiness.k8s.io/")
 }
 

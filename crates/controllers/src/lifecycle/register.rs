@@ -2,6 +2,7 @@
 
 use super::{Doing, LAUNCHED, Look, NAME, REGISTERED};
 use crate::conditions::{Conditions, Status};
+use crate::early_binding;
 use crate::events::{About, Event};
 use crate::resource::NODE_CLAIMS;
 use crate::world::claim_provider_id;
@@ -56,7 +57,9 @@ impl Look<'_, '_, '_> {
             let about = About::of(NODE_CLAIMS, &self.claim.metadata);
             self.desk.event(Event::warning(about, "UnregisteredTaintMissing", text));
         }
-        if let Some(patch) = sync(&node, self.claim) {
+        let binds_early =
+            self.desk.options.gates.early_binding && self.desk.nominations.pods_of(self.name).next().is_some();
+        if let Some(patch) = sync(&node, self.claim, binds_early) {
             let patch = write::if_unchanged(patch, node.metadata.resource_version.as_deref());
             self.patch_node(&name, patch, Doing::SyncNode);
             return false;
@@ -72,8 +75,9 @@ fn was_seen_before(node: &Node) -> bool {
     labels.is_some_and(|labels| labels.contains_key(REGISTERED_LABEL)) || taints(node).iter().any(is_unregistered)
 }
 
-/// What the Node lacks of what the claim says. None when it has everything.
-fn sync(node: &Node, claim: &NodeClaim) -> Option<Value> {
+/// What the Node lacks of what the claim says. None when it has everything. Where pods will be bound early, a fence goes up in
+/// the moment in which the mark of the unregistered goes.
+fn sync(node: &Node, claim: &NodeClaim, binds_early: bool) -> Option<Value> {
     let mut metadata = json!({});
     let mut finalizers = node.metadata.finalizers.clone().unwrap_or_default();
     if !finalizers.iter().any(|finalizer| finalizer == TERMINATION_FINALIZER) {
@@ -100,7 +104,10 @@ fn sync(node: &Node, claim: &NodeClaim) -> Option<Value> {
     if metadata != json!({}) {
         patch["metadata"] = metadata;
     }
-    let taints_then = taints_after(node, claim);
+    let mut taints_then = taints_after(node, claim);
+    if binds_early && taints(node).iter().any(is_unregistered) {
+        taints_then.push(early_binding::fence());
+    }
     if taints_then != taints(node) {
         patch["spec"] = json!({"taints": taints_then});
     }
@@ -162,7 +169,7 @@ mod tests {
 
     /// Applies the patch to the parts that it may touch.
     fn synced(node: &Node, claim: &NodeClaim) -> Node {
-        let patch = sync(node, claim).unwrap();
+        let patch = sync(node, claim, false).unwrap();
         let mut node = node.clone();
         let read = |pointer: &str| patch.pointer(pointer).cloned();
         if let Some(value) = read("/metadata/finalizers") {
@@ -207,7 +214,8 @@ mod tests {
         assert_eq!(node.metadata.annotations.as_ref().unwrap()["note"], "claim");
         let expected = [taint("t", "node", "NoSchedule"), taint("u", "", "NoExecute"), taint("s", "", "NoSchedule")];
         assert_eq!(taints(&node), expected, "a taint that is there is kept");
-        assert_eq!(sync(&node, &claim), None);
+        assert_eq!(sync(&node, &claim, false), None);
+        assert_eq!(sync(&node, &claim, true), None, "a fence goes up only in the moment of registration");
     }
 
     #[test]
