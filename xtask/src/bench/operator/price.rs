@@ -12,7 +12,8 @@ pub(crate) fn of_nodes(client: &Client) -> Result<(usize, f64)> {
     ensure!(answer.is_success(), "nodes cannot be listed: {}", answer.message());
     let nodes = answer.body["items"].as_array().context("a list without items")?;
     let prices: Vec<f64> = nodes.iter().map(of_node).collect::<Result<_>>()?;
-    Ok((prices.len(), prices.iter().sum()))
+    // Not `sum`: that of nothing is minus zero, and is printed so.
+    Ok((prices.len(), prices.iter().fold(0.0, |all, price| all + price)))
 }
 
 /// A node without a price would make the cluster look cheaper than it is: that is an error, not a zero.
