@@ -74,7 +74,7 @@ impl Look<'_, '_, '_> {
         if self.memory.is_ending && self.tell_that_it_ends() {
             return false;
         }
-        if let Some(then) = self.memory.ask_after.filter(|then| *then > now) {
+        if let Some(then) = self.memory.end_after.filter(|then| *then > now) {
             self.again = earlier(self.again, Some(then));
             return false;
         }
@@ -95,7 +95,7 @@ impl Look<'_, '_, '_> {
         if self.memory.is_surely_unlaunched {
             return true;
         }
-        match self.memory.ask_after.filter(|then| *then > self.desk.now) {
+        match self.memory.end_after.filter(|then| *then > self.desk.now) {
             Some(then) => self.again = earlier(self.again, Some(then)),
             None => {
                 self.memory.asking = Some(Asking::Search);
@@ -135,7 +135,7 @@ pub(super) fn terminated(
         }
         Err(error) if error.is_not_found() => {
             memory.is_gone = true;
-            memory.ask_after = None;
+            memory.end_after = None;
             if let Some(claim) = desk.world.claims.get(name) {
                 let since = ending_since(claim).or(memory.ending_since).unwrap_or(desk.now);
                 let family = &families::NODECLAIMS_INSTANCE_TERMINATION_DURATION_SECONDS;
@@ -145,7 +145,7 @@ pub(super) fn terminated(
         }
         Err(error) => failed(name, memory, &error),
     };
-    memory.ask_after = Some(UnixMillis(desk.now.0.saturating_add(wait_ms)));
+    memory.end_after = Some(UnixMillis(desk.now.0.saturating_add(wait_ms)));
 }
 
 /// The cloud was asked whether it has an instance for this claim.
@@ -158,7 +158,7 @@ pub(super) fn searched(name: &Text, memory: &mut Memory, answer: Result<CloudAns
         Ok(_) => memory.is_gone = true,
         Err(error) => {
             let wait_ms = failed(name, memory, &error);
-            memory.ask_after = Some(UnixMillis(desk.now.0.saturating_add(wait_ms)));
+            memory.end_after = Some(UnixMillis(desk.now.0.saturating_add(wait_ms)));
         }
     }
 }

@@ -35,7 +35,7 @@ impl Look<'_, '_, '_> {
         if let Some(trouble) = &self.memory.trouble {
             conditions.set(LAUNCHED, Status::Unknown, &trouble.reason, &trouble.message, now);
         }
-        match self.memory.ask_after.filter(|then| *then > now) {
+        match self.memory.launch_after.filter(|then| *then > now) {
             Some(then) => self.again = crate::queue::earlier(self.again, Some(then)),
             None if self.memory.asking.is_none() => {
                 let order = order(self.claim, self.desk);
@@ -59,7 +59,7 @@ pub(super) fn answered(name: &Text, memory: &mut Memory, answer: Result<CloudAns
             if let Some(offering) = bought(&instance) {
                 desk.stock.delivered(&offering);
             }
-            (memory.trouble, memory.ask_after, memory.n_failures) = (None, None, 0);
+            (memory.trouble, memory.launch_after, memory.n_failures) = (None, None, 0);
             memory.launched = Some(Arc::from(instance));
             return;
         }
@@ -89,7 +89,7 @@ pub(super) fn answered(name: &Text, memory: &mut Memory, answer: Result<CloudAns
     memory.n_failures += 1;
     // A cloud that asks for patience gets at least what it asks for.
     let wait_ms = wait_ms.max(backoff_ms(memory.n_failures));
-    memory.ask_after = Some(UnixMillis(now.0.saturating_add(wait_ms)));
+    memory.launch_after = Some(UnixMillis(now.0.saturating_add(wait_ms)));
     tracing::error!(controller = NAME, NodeClaim = &**name, error = %error, "launching nodeclaim");
     let reason = match &error {
         CloudError::LaunchFailed { reason, .. } => reason.clone(),

@@ -58,8 +58,8 @@ pub struct Lifecycle {
     queue: Queue<Text>,
     /// By claim name.
     memory: BTreeMap<Text, Memory>,
-    /// What the write in flight is for, by claim name.
-    doing: BTreeMap<Text, Doing>,
+    /// What the write in flight is for, and the claim as it was, by claim name.
+    doing: BTreeMap<Text, (Doing, Arc<NodeClaim>)>,
 }
 
 /// What is known of a claim beyond its object. Losing it costs a request, not a machine.
@@ -73,8 +73,10 @@ struct Memory {
     /// Why it is not launched: for the status.
     trouble: Option<Trouble>,
     n_failures: u32,
-    /// Do not ask the cloud again before.
-    ask_after: Option<UnixMillis>,
+    /// Do not ask for a launch again before.
+    launch_after: Option<UnixMillis>,
+    /// Do not ask for its end again before.
+    end_after: Option<UnixMillis>,
     /// What the cloud is being asked.
     asking: Option<Asking>,
     /// The cloud says that there is no instance (any more).
@@ -179,7 +181,7 @@ impl Duty for Lifecycle {
             }
             let (doing, then) = (look.doing, look.again);
             if let Some(doing) = doing {
-                self.doing.insert(name.clone(), doing);
+                self.doing.insert(name.clone(), (doing, claim));
             }
             if let Some(then) = then {
                 self.queue.add_at(name, then);
@@ -204,18 +206,22 @@ impl Duty for Lifecycle {
             }
             Outcome::Api(Ok(_)) => {
                 self.queue.succeeded(key);
-                let doing = self.doing.remove(key);
-                if let (Some(doing), Some(claim)) = (doing, desk.world.claims.get(key).cloned()) {
-                    let memory = self.memory.entry(key.clone()).or_default();
-                    written(doing, &claim, memory, desk);
+                let Some((doing, before)) = self.doing.remove(key) else {
+                    return;
+                };
+                // The claim may be gone by now: the write that frees it is its last.
+                let claim = desk.world.claims.get(key).cloned().unwrap_or(before);
+                if let Some(memory) = self.memory.get_mut(key) {
+                    heard(doing, memory);
                 }
+                tell(doing, &claim, desk);
                 // Whose finalizer is off has nothing left to do; the watch will say that it is gone.
-                if doing != Some(Doing::RemoveFinalizer) {
+                if doing != Doing::RemoveFinalizer {
                     self.queue.add(key.clone());
                 }
             }
             Outcome::Api(Err(failure)) => {
-                let doing = self.doing.remove(key);
+                let doing = self.doing.remove(key).map(|(doing, _)| doing);
                 if failure.is_conflict() {
                     self.queue.add_at(key.clone(), UnixMillis(desk.now.0 + CONFLICT_MS));
                 } else if failure.is_not_found() {
@@ -319,17 +325,24 @@ impl Look<'_, '_, '_> {
     }
 }
 
-/// A write of ours is in the store; the world shows it.
-fn written(doing: Doing, claim: &NodeClaim, memory: &mut Memory, desk: &mut Desk<'_>) {
-    let name = claim.metadata.name.as_deref().unwrap_or_default();
-    let id = claim_provider_id(claim).unwrap_or_default();
+/// What a write that is in the store means for what is remembered.
+fn heard(doing: Doing, memory: &mut Memory) {
     match doing {
         Doing::AddFinalizer => memory.is_surely_unlaunched = true,
-        Doing::Describe | Doing::SyncNode | Doing::InitializeNode | Doing::DeleteNode => {}
+        Doing::Status { launched: true, .. } => memory.launched = None,
+        Doing::GiveUp(_) => memory.given_up = None,
+        _ => {}
+    }
+}
+
+/// Tells of a write that is in the store.
+fn tell(doing: Doing, claim: &NodeClaim, desk: &mut Desk<'_>) {
+    let name = claim.metadata.name.as_deref().unwrap_or_default();
+    let id = claim_provider_id(claim).unwrap_or_default();
+    let node = claim.status.as_ref().and_then(|status| status.node_name.as_deref()).unwrap_or_default();
+    match doing {
         Doing::Status { launched, registered, initialized } => {
-            let node = claim.status.as_ref().and_then(|status| status.node_name.as_deref()).unwrap_or_default();
             if launched {
-                memory.launched = None;
                 tracing::info!(
                     controller = NAME,
                     NodeClaim = name,
@@ -341,11 +354,8 @@ fn written(doing: Doing, claim: &NodeClaim, memory: &mut Memory, desk: &mut Desk
                 );
             }
             if registered {
-                desk.metrics.add(
-                    &families::NODES_CREATED_TOTAL,
-                    &[label(claim, labels::NODE_POOL), label(claim, ZONE)],
-                    1.0,
-                );
+                let series = [label(claim, labels::NODE_POOL), label(claim, ZONE)];
+                desk.metrics.add(&families::NODES_CREATED_TOTAL, &series, 1.0);
                 tracing::info!(
                     controller = NAME,
                     NodeClaim = name,
@@ -365,12 +375,12 @@ fn written(doing: Doing, claim: &NodeClaim, memory: &mut Memory, desk: &mut Desk
             }
         }
         Doing::GiveUp(give_up) => {
-            memory.given_up = None;
             removal::count(desk.metrics, claim, give_up.reason());
             tracing::info!(controller = NAME, NodeClaim = name, reason = give_up.reason(), "gave a nodeclaim up");
         }
         Doing::Deadline => finalize::annotated(claim, desk),
         Doing::RemoveFinalizer => finalize::finished(claim, desk),
+        Doing::AddFinalizer | Doing::Describe | Doing::SyncNode | Doing::InitializeNode | Doing::DeleteNode => {}
     }
 }
 
