@@ -206,15 +206,32 @@ fn d0_5_pods_go_to_the_new_node_without_kube_scheduler() {
 
 #[test]
 fn d2_2_pods_are_bound_as_soon_as_their_node_is_online_before_it_is_ready() {
-    let mut scene = cluster(binds_early(), |_| {});
-    scene.create_value(&inflate("inflate", 3, |_| {}));
-    let is_bound = |pod: &Value| pod["spec"]["nodeName"].is_string();
-    scene.run_until("all to be bound", 60, |scene| {
-        let pods = scene.pods();
-        pods.len() == 3 && pods.iter().all(is_bound)
+    // Machines of the simulated EC2 take a while from registration to Ready, as real ones do.
+    let mut setup = binds_early();
+    setup.options.mirror.labels = kerf_mirror::LabelRules::aws();
+    setup.options.mirror.scheduling.well_known.extend(kerf_api::labels::AWS_WELL_KNOWN.iter().map(|key| (*key).into()));
+    let setup = setup.with_cloud(|plane| {
+        let cloud = kerf_simulation::sim_cloud(plane, kerf_cloud_sim::SimOptions::default());
+        std::sync::Arc::new(cloud.expect("the default region exists"))
     });
-    let initialized = scene.claims().iter().any(|claim| condition(claim, "Initialized")["status"] == "True");
-    assert!(!initialized, "the node is not initialized yet");
+    let mut scene = Rehearsal::new(setup);
+    scene.create(
+        "{apiVersion: karpenter.k8s.aws/v1, kind: EC2NodeClass, metadata: {name: default}, spec: {role: r, \
+         amiSelectorTerms: [{alias: al2023@latest}], subnetSelectorTerms: [{tags: {a: b}}], \
+         securityGroupSelectorTerms: [{tags: {a: b}}]}}",
+    );
+    let mut of_ec2 = pool("default");
+    of_ec2["spec"]["template"]["spec"]["nodeClassRef"] =
+        json!({"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"});
+    scene.create_value(&of_ec2);
+    scene.create_value(&inflate("inflate", 3, |_| {}));
+    scene.run_until("all to be bound", 120, |scene| {
+        let pods = scene.pods();
+        pods.len() == 3 && pods.iter().all(|pod| pod["spec"]["nodeName"].is_string())
+    });
+    let nodes = scene.nodes();
+    assert!(nodes.iter().all(|node| condition(node, "Ready")["status"] != "True"), "the node is not ready yet");
+    scene.run_until("all to run", 60, |scene| n_pods(scene, "Running") == 3);
 }
 
 #[test]

@@ -20,7 +20,8 @@ pub(crate) async fn play(playground: &Playground<'_>, arguments: &UpArguments) -
     if arguments.empty {
         bail!("--demo needs the NodePool and the Deployment that --empty leaves out");
     }
-    story.tell("the cluster has no node; Deployment inflate has no replica")?;
+    story.wait("a NodePool that is ready", |picture| picture.pools.iter().any(|pool| pool.state == "ready")).await?;
+    story.tell("the cluster has no node; NodePool default is ready, Deployment inflate has no replica")?;
     story.scale(REPLICAS).await?;
     story.tell(&format!("kubectl scale deployment inflate --replicas {REPLICAS}"))?;
     let picture = story.wait("pods that wait", |picture| picture.pending.len() + picture.n_running >= REPLICAS).await?;
