@@ -18,7 +18,6 @@ pub mod cost;
 pub mod emptiness;
 pub mod execution;
 mod guards;
-pub mod holds;
 mod marks;
 pub mod rounds;
 

@@ -12,13 +12,14 @@
 use super::candidate::{Block, Candidate, View, usable_pools};
 use super::emptiness::{self, Unfit, VALIDATION_MS};
 use super::guards::Guards;
-use super::{Method, budgets, holds, marks};
+use super::{Method, budgets, marks};
 use crate::desk::Desk;
 use crate::duty::Duty;
 use crate::errand::Outcome;
 use crate::events::{About, Event};
 use crate::metrics::families;
 use crate::resource::{NODE_CLAIMS, NODE_POOLS, NODES};
+use crate::termination::tell_hold;
 use crate::world::{Change, World};
 use budgets::Ledger;
 use kerf_api::{NodeClaim, NodePool, labels};
@@ -234,9 +235,7 @@ impl Rounds {
             looks.push(Look { name, claim: claim.clone(), is_left_over, found });
         }
         for pod in held_pods {
-            if let Some(event) = holds::event(&pod, now) {
-                desk.event(event);
-            }
+            tell_hold(&pod, desk);
         }
         looks
     }
