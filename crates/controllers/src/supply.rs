@@ -188,7 +188,8 @@ pub(crate) fn read_overlay(name: &Text, overlay: &NodeOverlay) -> Result<Overlay
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kerf_model::{Offering, Overrides};
+    use kerf_model::Offering;
+    use kerf_model::offering::Overrides;
 
     fn amounts(pairs: &[(&str, i64)]) -> Resources {
         pairs.iter().map(|(name, units)| (*name, Quantity::from_units(*units))).collect()

@@ -110,7 +110,7 @@ mod tests {
         objects.push(pod("daemon", "stays", json!([{"operator": "Exists"}])));
         objects.push(pod("app", "goes", json!([])));
         let (mut world, mut attachments) = world(&objects);
-        assert_eq!(attachments.blocking("node", &world, UnixMillis(0)), ["b"]);
+        assert_eq!(attachments.blocking("node", &world, UnixMillis(0)), [&Text::from("b")]);
         assert_eq!(attachments.blocking("other", &world, UnixMillis(0)), Vec::<&Text>::new());
         let key = Object::read(attachment("b", None)).unwrap().key();
         world.forget(&key, None);
