@@ -10,9 +10,8 @@ use crate::errand::Outcome;
 use crate::metrics::families::{
     PODS_BOUND_DURATION_SECONDS, PODS_PROVISIONING_BOUND_DURATION_SECONDS,
     PODS_PROVISIONING_SCHEDULING_UNDECIDED_TIME_SECONDS, PODS_PROVISIONING_STARTUP_DURATION_SECONDS,
-    PODS_PROVISIONING_UNBOUND_TIME_SECONDS, PODS_PROVISIONING_UNSTARTED_TIME_SECONDS,
-    PODS_SCHEDULING_DECISION_DURATION_SECONDS, PODS_STARTUP_DURATION_SECONDS, PODS_STATE, PODS_UNBOUND_TIME_SECONDS,
-    PODS_UNSTARTED_TIME_SECONDS,
+    PODS_PROVISIONING_UNBOUND_TIME_SECONDS, PODS_PROVISIONING_UNSTARTED_TIME_SECONDS, PODS_STARTUP_DURATION_SECONDS,
+    PODS_STATE, PODS_UNBOUND_TIME_SECONDS, PODS_UNSTARTED_TIME_SECONDS,
 };
 use crate::metrics::{Family, Metrics, Page, Source};
 use crate::world::{Change, World};
@@ -129,14 +128,12 @@ impl PodGauges {
 }
 
 impl Pending {
-    /// Notes when a place was found for it.
+    /// Notes when a place was found for it. Whoever found it has counted that.
     fn hear(&mut self, id: &PodId, desk: &Desk<'_>) {
         if self.decided.is_none()
             && let Some(promise) = desk.nominations.promise_of(id)
         {
             self.decided = Some(promise.decided);
-            let waited = seconds(self.acknowledged, promise.decided);
-            desk.metrics.observe(&PODS_SCHEDULING_DECISION_DURATION_SECONDS, &[], waited);
         }
     }
 

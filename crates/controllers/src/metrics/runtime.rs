@@ -12,7 +12,7 @@ use super::families::{
     PROCESS_OPEN_FDS, PROCESS_RESIDENT_MEMORY_BYTES, PROCESS_START_TIME_SECONDS, PROCESS_VIRTUAL_MEMORY_BYTES,
 };
 use super::{Family, Metrics, Page, Source};
-use crate::errand::{ApiCall, CloudAnswer, CloudCall, Errand, Outcome, Ticket};
+use crate::errand::{CloudCall, Errand, Outcome, Ticket};
 use kerf_cloud::CloudError;
 use kerf_model::{Text, UnixMillis};
 use std::collections::BTreeMap;
@@ -63,66 +63,76 @@ pub fn tell_build(metrics: &Metrics, version: &str, commit: &str) {
 }
 
 /// Counts a request to the API server that has ended; status 0 means that there was no answer.
-pub fn request_ended(metrics: &Metrics, call: &ApiCall, status: u16, seconds: f64) {
+pub fn request_ended(metrics: &Metrics, method: &str, path: &str, status: u16, seconds: f64) {
     let code = if status == 0 { "<error>".to_owned() } else { status.to_string() };
-    metrics.add(&CLIENT_GO_REQUEST_TOTAL, &[&code, call.method], 1.0);
-    let target = Target::of(&call.path);
-    let verb = match call.method {
-        "GET" if target.is_collection => "LIST",
-        other => other,
-    };
+    metrics.add(&CLIENT_GO_REQUEST_TOTAL, &[&code, method], 1.0);
+    let target = Target::of(path);
+    let verb = if method == "GET" && target.is_collection { "LIST" } else { method };
     let labels = [verb, target.group, target.version, target.plural, target.subresource];
     metrics.observe(&CLIENT_GO_REQUEST_DURATION_SECONDS, &labels, seconds);
 }
 
-/// Follows errands from their order to their end: how many are under way, how they ended, and how long the cloud took.
+/// Follows errands from their order to their end: how many are under way, how they ended, and how long the API server and the cloud
+/// took, waiting for a turn included.
 #[derive(Debug, Default)]
-pub struct Stopwatch(BTreeMap<Ticket, CloudCallBegun>);
+pub struct Stopwatch(BTreeMap<Ticket, Begun>);
 
 #[derive(Debug)]
-struct CloudCallBegun {
+struct Begun {
     at: UnixMillis,
-    method: &'static str,
-    pool: Text,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Request { method: &'static str, path: String },
+    CloudCall { method: &'static str, pool: Text },
+    Thought,
 }
 
 impl Stopwatch {
     pub fn began(&mut self, ticket: &Ticket, errand: &Errand, now: UnixMillis, metrics: &Metrics) {
         metrics.add(&CONTROLLER_RUNTIME_ACTIVE_WORKERS, &[ticket.duty], 1.0);
-        if let Errand::Cloud(call) = errand {
-            let begun = CloudCallBegun { at: now, method: call.method(), pool: pool_of(call) };
-            self.0.insert(ticket.clone(), begun);
-        }
+        let what = match errand {
+            Errand::Api(call) => What::Request { method: call.method, path: call.path.clone() },
+            Errand::Cloud(call) => What::CloudCall { method: call.method(), pool: pool_of(call) },
+            Errand::Think(_) => What::Thought,
+        };
+        self.0.insert(ticket.clone(), Begun { at: now, what });
     }
 
     pub fn ended(&mut self, ticket: &Ticket, outcome: &Outcome, now: UnixMillis, metrics: &Metrics, provider: &str) {
+        let Some(begun) = self.0.remove(ticket) else {
+            return;
+        };
         metrics.add(&CONTROLLER_RUNTIME_ACTIVE_WORKERS, &[ticket.duty], -1.0);
         let result = if has_failed(outcome) { "error" } else { "success" };
         metrics.add(&CONTROLLER_RUNTIME_RECONCILE_TOTAL, &[ticket.duty, result], 1.0);
         if result == "error" {
             metrics.add(&CONTROLLER_RUNTIME_RECONCILE_ERRORS_TOTAL, &[ticket.duty], 1.0);
         }
-        if let (Some(begun), Outcome::Cloud(answer)) = (self.0.remove(ticket), outcome) {
-            cloud_call_ended(metrics, ticket.duty, provider, &begun, answer, now);
+        let seconds = now.0.saturating_sub(begun.at.0).max(0) as f64 / 1_000.0;
+        match (&begun.what, outcome) {
+            (What::Request { method, path }, Outcome::Api(answer)) => {
+                let status = match answer {
+                    Err(failure) => failure.status,
+                    // What the API server stores for the first time, it answers so.
+                    Ok(_) if *method == "POST" => 201,
+                    Ok(_) => 200,
+                };
+                request_ended(metrics, method, path, status, seconds);
+            }
+            (What::CloudCall { method, pool }, Outcome::Cloud(answer)) => {
+                metrics.observe(&CLOUDPROVIDER_DURATION_SECONDS, &[ticket.duty, method, provider], seconds);
+                if let Err(error) = answer {
+                    let kind = error_kind(error);
+                    // Upstream leaves the pool out where it does not know what went wrong.
+                    let pool = if kind == "unknown" { "" } else { &**pool };
+                    metrics.add(&CLOUDPROVIDER_ERRORS_TOTAL, &[ticket.duty, method, provider, kind, pool], 1.0);
+                }
+            }
+            _ => {}
         }
-    }
-}
-
-fn cloud_call_ended(
-    metrics: &Metrics,
-    duty: &str,
-    provider: &str,
-    begun: &CloudCallBegun,
-    answer: &Result<CloudAnswer, CloudError>,
-    now: UnixMillis,
-) {
-    let seconds = now.0.saturating_sub(begun.at.0).max(0) as f64 / 1_000.0;
-    metrics.observe(&CLOUDPROVIDER_DURATION_SECONDS, &[duty, begun.method, provider], seconds);
-    if let Err(error) = answer {
-        let kind = error_kind(error);
-        // Upstream leaves the pool out where it does not know what went wrong.
-        let pool = if kind == "unknown" { "" } else { &*begun.pool };
-        metrics.add(&CLOUDPROVIDER_ERRORS_TOTAL, &[duty, begun.method, provider, kind, pool], 1.0);
     }
 }
 
@@ -214,6 +224,7 @@ fn max_descriptors(limits: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::errand::{ApiCall, CloudAnswer};
     use serde_json::Value;
 
     #[test]
@@ -262,15 +273,20 @@ mod tests {
     #[test]
     fn requests_and_cloud_calls_are_counted_by_their_answers() {
         let metrics = Metrics::default();
-        let call =
-            ApiCall { method: "GET", path: "/api/v1/nodes?limit=500".to_owned(), content_type: "", body: Value::Null };
-        request_ended(&metrics, &call, 200, 0.002);
-        request_ended(&metrics, &call, 0, 5.0);
+        request_ended(&metrics, "GET", "/api/v1/nodes?limit=500", 200, 0.002);
+        request_ended(&metrics, "GET", "/api/v1/nodes?limit=500", 0, 5.0);
         assert_eq!(metrics.get(&CLIENT_GO_REQUEST_TOTAL, &["<error>", "GET"]), Some(1.0));
         assert_eq!(metrics.get(&CLIENT_GO_REQUEST_DURATION_SECONDS, &["LIST", "", "v1", "nodes", ""]), Some(2.0));
 
         let ticket = |key: &str| Ticket { duty: "c", key: key.into() };
         let mut watch = Stopwatch::default();
+        let path = "/api/v1/namespaces/a/pods/b/eviction".to_owned();
+        let evict = ApiCall { method: "POST", path, content_type: "", body: Value::Null };
+        watch.began(&ticket("evict"), &Errand::Api(evict), UnixMillis(0), &metrics);
+        watch.ended(&ticket("evict"), &Outcome::Api(Ok(Value::Null)), UnixMillis(10), &metrics, "kwok");
+        assert_eq!(metrics.get(&CLIENT_GO_REQUEST_TOTAL, &["201", "POST"]), Some(1.0));
+        let of_eviction = ["POST", "", "v1", "pods", "eviction"];
+        assert_eq!(metrics.get(&CLIENT_GO_REQUEST_DURATION_SECONDS, &of_eviction), Some(1.0));
         for key in ["dry", "?", "well"] {
             watch.began(&ticket(key), &Errand::Cloud(CloudCall::List), UnixMillis(0), &metrics);
         }
