@@ -19,7 +19,7 @@ use arguments::{Cloud, RunArguments};
 use clerk::{Clerk, RealTime};
 use kerf_cloud::{CloudProvider, RepairAction, kwok};
 use kerf_cloud_sim::KwokCloud;
-use kerf_controllers::metrics::Metrics;
+use kerf_controllers::metrics::{Metrics, runtime};
 use kerf_controllers::shell::{Caller, Election, Limits, Setup, Shell, Timings, WallClock, identity, serve};
 use kerf_controllers::{Operator, Options};
 use kerf_mirror::{Kind, LabelRules};
@@ -30,6 +30,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+
+/// What the binary was built from, where the build says.
+const COMMIT: &str = match option_env!("KERF_COMMIT") {
+    Some(commit) => commit,
+    None => "unknown",
+};
 
 /// How often to compare memory with its limit.
 const LOOK_AT_MEMORY_EVERY: Duration = Duration::from_secs(30);
@@ -42,15 +48,15 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<()> {
     }
     end_on_panic();
     // Two workers: while one reads a large page, the other renews the lease.
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    let threads = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("kerf")
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let outcome = runtime.block_on(operate(settings));
+    let outcome = threads.block_on(operate(settings));
     // Watches and background waits of the provider have nothing more to say.
-    runtime.shutdown_background();
+    threads.shutdown_background();
     outcome
 }
 
@@ -85,9 +91,12 @@ async fn operate(settings: Settings) -> anyhow::Result<()> {
         "starting"
     );
     let reviewer = caller.clone();
+    let metrics = Metrics::default();
+    metrics.attach("process", Arc::new(runtime::Process));
+    runtime::tell_build(&metrics, version, COMMIT);
     let shell = Shell::new(Setup {
         unwanted: unwanted(&options),
-        operator: Operator::new(options, Arc::clone(&cloud), Arc::new(Metrics::default())),
+        operator: Operator::new(options, Arc::clone(&cloud), Arc::new(metrics)),
         cloud,
         clock: Arc::new(WallClock),
         caller,
