@@ -212,7 +212,7 @@ impl Conditions {
             self.put(root, Status::True, root, "", now);
             return;
         }
-        unhealthy.sort_by(|one, other| other.last_transition_time.0.cmp(&one.last_transition_time.0));
+        unhealthy.sort_by_key(|condition| std::cmp::Reverse(condition.last_transition_time.0));
         let said: Vec<String> =
             unhealthy.iter().map(|condition| format!("{}={}", condition.type_, condition.status)).collect();
         let is_denied = unhealthy.iter().any(|condition| condition.status == "False" && is_current(condition));

@@ -3,6 +3,8 @@
 //! Only the duties of disruption run here, on nodes and claims made by hand: what launches nodes and what ends them is rehearsed
 //! elsewhere. A claim has its finalizer, so that "goes" means: its deletion was asked for.
 
+#![expect(clippy::unwrap_used, reason = "a test tells what went wrong by panicking")]
+
 use kerf_controllers::disruption::{Conditioning, Execution, Rounds};
 use kerf_controllers::metrics::Metrics;
 use kerf_controllers::resource::WATCHED;

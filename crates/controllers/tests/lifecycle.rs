@@ -1,5 +1,7 @@
 //! From a NodeClaim to a machine and back, on the embedded control plane under a virtual clock.
 
+#![expect(clippy::unwrap_used, reason = "a test tells what went wrong by panicking")]
+
 mod scripted;
 
 use kerf_cloud::{CloudError, OfferingKey};

@@ -1,5 +1,7 @@
 //! What the page says: every family of the contract, and how a small cluster looks on it.
 
+#![expect(clippy::unwrap_used, reason = "a test tells what went wrong by panicking")]
+
 use kerf_controllers::Duty;
 use kerf_controllers::gauges::{nodes::NodeGauges, pods::PodGauges, pools::PoolGauges, state::StateGauges};
 use kerf_controllers::metrics::catalogue::{Row, document, rows};

@@ -1,7 +1,5 @@
 //! From pods that wait to nodes that run them, on a whole control plane under a virtual clock.
 
-#![expect(clippy::unwrap_used, reason = "a test tells what went wrong by panicking")]
-
 mod scene;
 
 use kerf_simulation::{Rehearsal, Setup};

@@ -1,5 +1,7 @@
 //! Static pools on the embedded control plane: as many claims as the pool says, and never more than its limit.
 
+#![expect(clippy::unwrap_used, reason = "a test tells what went wrong by panicking")]
+
 use kerf_controllers::static_capacity::{Deprovisioning, Provisioning};
 use kerf_controllers::{Duty, pools};
 use kerf_simulation::{Rehearsal, Setup};

@@ -1,5 +1,7 @@
 //! Expiration, garbage collection, consistency, hydration and pod events, on the embedded control plane under a virtual clock.
 
+#![expect(clippy::unwrap_used, reason = "a test tells what went wrong by panicking")]
+
 mod scripted;
 
 use kerf_controllers::lifecycle::Lifecycle;

@@ -12,5 +12,5 @@ mod clerk;
 mod rehearsal;
 mod yard;
 
-pub use rehearsal::{Rehearsal, Setup};
+pub use rehearsal::{MakeDuties, Rehearsal, Setup};
 pub use yard::{PlaneYard, sim_cloud};

@@ -26,6 +26,9 @@ type Running = kerf_cloud::Answer<CloudAnswer>;
 /// Makes the cloud, given the plane that its machines belong to.
 type MakeCloud = Box<dyn Fn(&ControlPlane) -> Arc<dyn CloudProvider>>;
 
+/// Makes the duties of an operator, and again those of its successor.
+pub type MakeDuties = fn() -> Vec<Box<dyn kerf_controllers::Duty>>;
+
 /// What is rehearsed.
 pub struct Setup {
     pub seed: u64,
@@ -33,7 +36,7 @@ pub struct Setup {
     /// The kwok provider with its built-in types unless said.
     pub cloud: Option<MakeCloud>,
     /// Only these duties, instead of all: for tests of one of them.
-    pub duties: Option<fn() -> Vec<Box<dyn kerf_controllers::Duty>>>,
+    pub duties: Option<MakeDuties>,
 }
 
 pub struct Rehearsal {
@@ -59,7 +62,7 @@ impl Setup {
     }
 
     /// Only these duties, instead of all.
-    pub fn with_duties(mut self, duties: fn() -> Vec<Box<dyn kerf_controllers::Duty>>) -> Self {
+    pub fn with_duties(mut self, duties: MakeDuties) -> Self {
         self.duties = Some(duties);
         self
     }

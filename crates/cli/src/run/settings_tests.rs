@@ -55,7 +55,9 @@ const SPREAD: &str = "{podTopologySpread: {defaultConstraints: [{maxSkew: 1, top
                       whenUnsatisfiable: ScheduleAnyway}]}}";
 
 /// Flag, what it is by default, a value for the variable, another for the flag, and what each shows.
-const TABLE: [(&str, &str, (&str, &str), (&str, &str)); 26] = [
+type Row = (&'static str, &'static str, (&'static str, &'static str), (&'static str, &'static str));
+
+const TABLE: [Row; 26] = [
     ("cloud", "kwok", ("sim", "sim"), ("aws", "aws")),
     ("instance-types-file-path", "", ("/a.json", "/a.json"), ("/b.json", "/b.json")),
     ("karpenter-service", "", ("a", "a"), ("b", "b")),

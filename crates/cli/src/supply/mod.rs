@@ -161,7 +161,7 @@ impl Supply for Catalogue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kerf_model::Labels;
+    use kerf_model::{Labels, Requirements};
     use serde_json::{Value, json};
 
     fn ask(catalogue: &Catalogue, kind: &str, class: Option<&Value>, overlays: &[Arc<NodeOverlay>]) -> Stock {

@@ -70,7 +70,7 @@ impl Seat {
             // Somebody may have gone on talking while the last look was taken, or will in a moment.
             std::thread::sleep(next_look.saturating_duration_since(Instant::now()));
             self.take(&mut batch);
-            while self.messages.len() > 0 && self.receive(&mut batch, Some(UnixMillis(i64::MIN))) {
+            while !self.messages.is_empty() && self.receive(&mut batch, Some(UnixMillis(i64::MIN))) {
                 self.take(&mut batch);
             }
             wish = self.work();
@@ -88,7 +88,7 @@ impl Seat {
                 Some(then) => {
                     let wait = self.clock.wait_until(then);
                     // Time alone is also a reason to work.
-                    tokio::time::timeout(wait, receive).await.is_ok_and(|n| n == 0).then_some(false).unwrap_or(true)
+                    !tokio::time::timeout(wait, receive).await.is_ok_and(|n| n == 0)
                 }
             }
         })

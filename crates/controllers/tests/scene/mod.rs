@@ -6,10 +6,11 @@
 use kerf_simulation::{Rehearsal, Setup};
 use serde_json::{Value, json};
 
-pub const CLASS: &str = "{apiVersion: karpenter.kwok.sh/v1alpha1, kind: KWOKNodeClass, metadata: {name: default}}";
+pub(crate) const CLASS: &str =
+    "{apiVersion: karpenter.kwok.sh/v1alpha1, kind: KWOKNodeClass, metadata: {name: default}}";
 
 /// A cluster with a class and a pool named `default`; `change` edits the pool before it is created.
-pub fn cluster(setup: Setup, change: impl FnOnce(&mut Value)) -> Rehearsal {
+pub(crate) fn cluster(setup: Setup, change: impl FnOnce(&mut Value)) -> Rehearsal {
     let mut scene = Rehearsal::new(setup);
     scene.create(CLASS);
     let mut pool = pool("default");
@@ -19,7 +20,7 @@ pub fn cluster(setup: Setup, change: impl FnOnce(&mut Value)) -> Rehearsal {
 }
 
 /// On demand, Linux, amd64, never consolidated: what most stories want.
-pub fn pool(name: &str) -> Value {
+pub(crate) fn pool(name: &str) -> Value {
     json!({
         "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": name},
         "spec": {
@@ -39,7 +40,7 @@ pub fn pool(name: &str) -> Value {
 }
 
 /// The documents' deployment, with requests of a CPU each; `change` edits the pods' spec.
-pub fn inflate(name: &str, replicas: i32, change: impl FnOnce(&mut Value)) -> Value {
+pub(crate) fn inflate(name: &str, replicas: i32, change: impl FnOnce(&mut Value)) -> Value {
     let mut spec = json!({
         "terminationGracePeriodSeconds": 0,
         "containers": [{"name": "inflate", "image": "public.ecr.aws/eks-distro/kubernetes/pause:3.7",
@@ -56,21 +57,21 @@ pub fn inflate(name: &str, replicas: i32, change: impl FnOnce(&mut Value)) -> Va
 }
 
 /// Pods with this phase.
-pub fn n_pods(scene: &Rehearsal, phase: &str) -> usize {
+pub(crate) fn n_pods(scene: &Rehearsal, phase: &str) -> usize {
     scene.pods().iter().filter(|pod| pod["status"]["phase"] == phase).count()
 }
 
-pub fn name(object: &Value) -> String {
+pub(crate) fn name(object: &Value) -> String {
     object["metadata"]["name"].as_str().unwrap().to_owned()
 }
 
-pub fn condition<'a>(object: &'a Value, kind: &str) -> &'a Value {
+pub(crate) fn condition<'a>(object: &'a Value, kind: &str) -> &'a Value {
     let conditions = object["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
     conditions.iter().find(|condition| condition["type"] == kind).unwrap_or(&Value::Null)
 }
 
 /// Scales a deployment of the default namespace.
-pub fn scale(scene: &mut Rehearsal, deployment: &str, replicas: i32) {
+pub(crate) fn scale(scene: &mut Rehearsal, deployment: &str, replicas: i32) {
     scene.patch(
         &format!("/apis/apps/v1/namespaces/default/deployments/{deployment}"),
         &json!({"spec": {"replicas": replicas}}),
@@ -78,7 +79,7 @@ pub fn scale(scene: &mut Rehearsal, deployment: &str, replicas: i32) {
 }
 
 /// Dice for tests: the next number of a sequence that a seed begins.
-pub fn roll(state: &mut u64) -> u64 {
+pub(crate) fn roll(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
