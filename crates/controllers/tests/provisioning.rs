@@ -154,6 +154,27 @@ fn one_backlog_does_not_come_in_waves() {
 }
 
 #[test]
+fn pods_with_a_hostname_spread_use_what_is_on_its_way_before_more_is_bought() {
+    let mut scene = cluster(Setup::default(), |_| {});
+    // Half a minute in which every look sees pods that wait and nodes that are not there yet.
+    let class = "/apis/karpenter.kwok.sh/v1alpha1/kwoknodeclasses/default";
+    scene.patch(class, &json!({"spec": {"nodeRegistrationDelay": "30s"}}));
+    scene.create_value(&inflate("spread", 60, |spec| {
+        spec["topologySpreadConstraints"] = json!([{
+            "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": "spread"}},
+        }]);
+    }));
+    scene.run_until("the first claim", 30, |scene| !scene.claims().is_empty());
+    scene.settle();
+    let n_claims = scene.claims().len();
+    assert!(n_claims < 60, "not one node for each pod: {n_claims}");
+    scene.run_until("all to run", 120, |scene| n_pods(scene, "Running") == 60);
+    scene.run_for(60);
+    assert_eq!(scene.claims().len(), n_claims);
+}
+
+#[test]
 fn a_pool_that_cannot_be_used_does_not_stop_the_others() {
     let mut scene = cluster(Setup::default(), |_| {});
     let mut orphan = pool("orphan");

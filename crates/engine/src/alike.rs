@@ -11,7 +11,8 @@ use crate::first_fit::{self, Waiting};
 use crate::judge;
 use crate::scope::{ScopeId, SigId};
 use kerf_model::{Binder, Money};
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 
 /// Machines tried for each flavour, cheapest total first.
 const MAX_MACHINES: usize = 24;
@@ -25,6 +26,7 @@ const MAX_PODS: u32 = 50_000;
 /// Fills nodes that are there, then deals the rest. None where dealing does not apply.
 pub(crate) fn place_all(desk: &mut Desk<'_, '_>, draft: &mut Draft, waiting: &mut Waiting) -> Option<()> {
     first_fit::place_reserved(desk, draft, waiting);
+    rise_together(desk, draft, waiting);
     let mut items = by_value::collect_items(desk, draft, waiting);
     if items.iter().map(|item| item.n).sum::<u32>() > MAX_PODS {
         return None;
@@ -48,6 +50,34 @@ pub(crate) fn place_all(desk: &mut Desk<'_, '_>, draft: &mut Draft, waiting: &mu
     }
     first_fit::place_all(desk, draft, waiting);
     host_spreads_hold(desk, draft).then_some(())
+}
+
+/// Puts pods with a hostname spread onto nodes that are there, always onto the one that has the fewest: while no node is opened, all
+/// of them may rise together. What is in flight is used like that, too, instead of being left at one pod each.
+fn rise_together(desk: &mut Desk<'_, '_>, draft: &mut Draft, waiting: &mut Waiting) {
+    for (class, waiting) in waiting.iter_mut().enumerate() {
+        let problem = desk.problem;
+        let wish = &problem.classes[class].variants[0];
+        let spread = wish.spreads.iter().find(|term| term.is_self && problem.groups.is_host(term.group));
+        let (Some(spread), false) = (spread, wish.is_wide) else { continue };
+        let facts = problem.groups.get(spread.group);
+        let counts = |position: &usize| facts.counts_on(problem.nodes[*position].kind as usize);
+        for sig in wish.sigs.clone() {
+            let mut nodes: BinaryHeap<Reverse<(u32, usize)>> = (0..draft.n_nodes)
+                .filter(counts)
+                .map(|position| Reverse((draft.bins[position].matched_on_host(spread.group), position)))
+                .collect();
+            while *waiting > 0
+                && let Some(Reverse((count, position))) = nodes.pop()
+                && !draft.is_spent()
+            {
+                if draft.deal_to_node(desk, position, (class, 0), sig, 1) == 1 {
+                    *waiting -= 1;
+                    nodes.push(Reverse((count + 1, position)));
+                }
+            }
+        }
+    }
 }
 
 /// Whether dealing could pay: kube-scheduler places, or a hostname spread decides how many bins there are.

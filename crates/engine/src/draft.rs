@@ -99,7 +99,35 @@ impl Draft {
         sig: SigId,
         want: u32,
     ) -> u32 {
+        let room = self.bins[position].host_room(desk.problem, &self.total, class, variant);
+        self.fill_node(desk, position, (class, variant), sig, want.min(room))
+    }
+
+    /// The same whatever hostname spreads say, for whoever lets all nodes rise together and looks at the spreads in the end.
+    pub(crate) fn deal_to_node(
+        &mut self,
+        desk: &mut Desk<'_, '_>,
+        position: usize,
+        (class, variant): (usize, usize),
+        sig: SigId,
+        want: u32,
+    ) -> u32 {
+        let room = self.bins[position].dealt_room(desk.problem, &self.total, class, variant);
+        self.fill_node(desk, position, (class, variant), sig, want.min(room))
+    }
+
+    fn fill_node(
+        &mut self,
+        desk: &mut Desk<'_, '_>,
+        position: usize,
+        (class, variant): (usize, usize),
+        sig: SigId,
+        want: u32,
+    ) -> u32 {
         self.steps += 1;
+        if want == 0 {
+            return 0;
+        }
         let problem = desk.problem;
         let facts = &problem.classes[class];
         let (requests, want) = self.bins[position].requests_of(problem, class, want);
@@ -110,10 +138,6 @@ impl Draft {
         let kind = problem.nodes[position].kind;
         let tolerance = facts.variants[variant].tolerance;
         if !desk.accepts(sig, tolerance, kind) {
-            return 0;
-        }
-        let n = n.min(self.bins[position].host_room(problem, &self.total, class, variant));
-        if n == 0 {
             return 0;
         }
         for (free, request) in self.bins[position].amounts.iter_mut().zip(requests.iter()) {

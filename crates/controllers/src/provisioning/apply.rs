@@ -50,7 +50,7 @@ pub(super) fn sort_out<'a>(
             Step::Place(placement) => steps.placed.push(placement),
             Step::Launch(launch) if !launch.for_pods.iter().any(is_wanted) => {}
             Step::Launch(_) if second_wave => steps.holds_back = true,
-            Step::Launch(launch) if pending.is_interim && !is_full(launch, snapshot) => {}
+            Step::Launch(launch) if pending.is_interim && !goes_ahead(launch, snapshot) => {}
             Step::Launch(launch) => steps.launches.push(launch),
         }
     }
@@ -74,7 +74,22 @@ fn is_second_wave(provisioning: &Provisioning, desk: &Desk<'_>, plan: &Plan) -> 
             None => is_binding && node.is_some(),
         }
     };
-    pods.all(|pod| desk.nominations.promise_of(pod).is_some_and(|promise| is_settling(&promise.place)))
+    pods.all(|pod| match desk.nominations.promise_of(pod) {
+        Some(promise) => is_settling(&promise.place),
+        // It was bound, or went, while the plan was made.
+        None => desk.world.pod(pod).is_some_and(|pod| pod.is_bound() || !pod.is_active()),
+    })
+}
+
+/// Whether a launch need not wait for company: it is full, and none of its pods looks at where others are. Those are planned
+/// together or not at all: half of a spread is not a spread.
+fn goes_ahead(launch: &Launch, snapshot: &Snapshot) -> bool {
+    let is_alone = |id: &PodId| {
+        let Ok(at) = snapshot.pods.binary_search_by(|pod| pod.id.cmp(id)) else { return false };
+        let demand = snapshot.demand(snapshot.pods[at].demand);
+        demand.spreads.is_empty() && demand.affinity.is_empty() && demand.anti_affinity.is_empty()
+    };
+    is_full(launch, snapshot) && launch.for_pods.iter().all(is_alone)
 }
 
 /// Whether more pods would hardly find room on it.
@@ -139,6 +154,9 @@ pub(super) fn promise(desk: &mut Desk<'_>, place: &Text, pods: &[PodId], snapsho
         let Some(pod) = desk.world.pod(id).cloned() else { continue };
         is_real = true;
         let is_first = desk.nominations.promise_of(id).is_none();
+        if is_kept(desk, id) {
+            continue;
+        }
         if !desk.nominations.promise(id, place, desk.now) {
             continue;
         }
@@ -164,6 +182,15 @@ pub(super) fn places_for_buffers(snapshot: &Snapshot, plan: &Plan) -> BTreeSet<T
         Step::Place(_) | Step::Launch(_) => None,
     });
     places.collect()
+}
+
+/// Whether a pod's promise stands whatever a later plan says: who binds early binds as promised.
+fn is_kept(desk: &Desk<'_>, id: &PodId) -> bool {
+    let Some(promise) = desk.nominations.promise_of(id).filter(|_| desk.options.gates.early_binding) else {
+        return false;
+    };
+    let claim = desk.world.claims.get(&promise.place);
+    claim.is_some_and(|claim| claim.metadata.deletion_timestamp.is_none() && !is_initialized(claim))
 }
 
 /// `Pod should schedule on: nodeclaim/x, node/y`, as far as they exist.
