@@ -206,10 +206,22 @@ fn pair<'a>(
             by_node.entry(name).or_insert(position);
         }
     }
+    // A node may be there before its claim knows which machine it got. The kwok provider calls the host like the claim; counted
+    // twice, two pods that must not meet would.
+    let nameless: BTreeMap<&str, usize> = claims
+        .iter()
+        .enumerate()
+        .filter(|(_, claim)| claim.provider_id.is_none())
+        .map(|(position, claim)| (&*claim.name, position))
+        .collect();
     let mut out = Vec::new();
     for node in nodes {
-        let position =
-            node.provider_id.as_deref().and_then(|id| by_provider.get(id)).or_else(|| by_node.get(&*node.name));
+        let position = node
+            .provider_id
+            .as_deref()
+            .and_then(|id| by_provider.get(id))
+            .or_else(|| by_node.get(&*node.name))
+            .or_else(|| node.labels.get(labels::HOSTNAME).and_then(|hostname| nameless.get(&**hostname)));
         out.push((Some(node), position.and_then(|position| unmatched[*position].take())));
     }
     out.extend(unmatched.into_iter().flatten().map(|claim| (None, Some(claim))));

@@ -113,6 +113,14 @@ fn a_claim_alone_is_a_node_on_its_way() {
 }
 
 #[test]
+fn a_node_that_is_there_before_its_claim_knows_is_one_machine() {
+    let yaml = node("kubernetes.io/hostname: c", "") + &claim("");
+    assert_eq!(snapshot(&yaml).nodes.len(), 1);
+    let other = node("kubernetes.io/hostname: d", "") + &claim("");
+    assert_eq!(snapshot(&other).nodes.len(), 2);
+}
+
+#[test]
 fn an_uninitialized_node_borrows_figures_from_its_claim() {
     let yaml = node("karpenter.sh/nodepool: default", "")
         + &claim("providerID: id-1, allocatable: {cpu: 7, memory: 1Gi}, capacity: {cpu: 8, nvidia.com/gpu: 1}");
