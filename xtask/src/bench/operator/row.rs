@@ -83,7 +83,7 @@ fn cells(row: &Row) -> Vec<String> {
 mod tests {
     use super::*;
 
-    pub(crate) fn measured(seconds: f64) -> Measured {
+    fn measured(seconds: f64) -> Measured {
         Measured {
             seconds,
             nodes: 10,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use kerf_api::NodePool;
 use kerf_cloud::kwok;
-use kerf_e2e::client::Client;
+use kerf_e2e::client::{Answer, Client};
 use kerf_e2e::control_plane::Address;
 use serde_json::{Value, json};
 
@@ -26,6 +26,8 @@ const CONNECTIONS: usize = 4;
 /// kwok plays some hundred pods a second on an idle machine.
 const STANDS_WITHIN: Duration = Duration::from_secs(600);
 const POLL_EVERY: Duration = Duration::from_millis(500);
+/// Each waits for half a minute.
+const TRIES_MAX: usize = 5;
 
 /// Ten pods of 350m leave 400m of its 3,900m: no room for the pod that is decided about.
 const TYPE: &str = "s-4x-amd64-linux";
@@ -40,21 +42,21 @@ pub(crate) fn fill(address: &Address, client: &Client, scene: &Scene) -> Result<
     let began = Instant::now();
     let hash = create_pool(client, scene)?;
     create_all(address, N_NODES, |client, index| {
-        let made = create(client, NODE_CLAIMS, &claim(index, &hash))?;
+        let made = create_surely(client, NODE_CLAIMS, &claim(index, &hash))?;
         let uid = made["metadata"]["uid"].as_str().context("a claim without a uid")?;
         let status = format!("{NODE_CLAIMS}/{}/status", claim_name(index));
-        let answer = client.patch(&status, "merge", &json!({"status": claim_status(index)}))?;
+        let answer = insist(|| client.patch(&status, "merge", &json!({"status": claim_status(index)})))?;
         ensure!(answer.is_success(), "{status}: {}", answer.message());
-        create(client, NODES, &node(index, uid, &hash)).map(drop)
+        create_surely(client, NODES, &node(index, uid, &hash)).map(drop)
     })?;
     wait_until("all nodes are ready", || {
-        let nodes = client.get(NODES)?.body;
+        let nodes = insist(|| client.get(NODES))?.body;
         let items = nodes["items"].as_array().context("a list without items")?;
         Ok(items.iter().filter(|node| is_ready(node)).count() == N_NODES)
     })?;
-    create_all(address, N_NODES * PODS_PER_NODE, |client, index| create(client, PODS, &pod(index)).map(drop))?;
+    create_all(address, N_NODES * PODS_PER_NODE, |client, index| create_surely(client, PODS, &pod(index)).map(drop))?;
     wait_until("all pods run", || {
-        let waiting = client.get(&format!("{PODS}?fieldSelector=status.phase!%3DRunning"))?.body;
+        let waiting = insist(|| client.get(&format!("{PODS}?fieldSelector=status.phase!%3DRunning")))?.body;
         Ok(waiting["items"].as_array().context("a list without items")?.is_empty())
     })?;
     println!(
@@ -114,6 +116,30 @@ fn create_all(address: &Address, n: usize, make: impl Fn(&Client, usize) -> Resu
             .collect();
         workers.into_iter().try_for_each(|worker| worker.join().map_err(|_| anyhow!("a connection panicked"))?)
     })
+}
+
+/// Creates an object that an earlier, unanswered request may have created already.
+fn create_surely(client: &Client, collection: &str, object: &Value) -> Result<Value> {
+    let answer = insist(|| client.post(collection, object))?;
+    match answer.status {
+        201 => Ok(answer.body),
+        409 => {
+            let name = object["metadata"]["name"].as_str().context("an object without a name")?;
+            Ok(insist(|| client.get(&format!("{collection}/{name}")))?.body)
+        }
+        _ => bail!("{collection} refuses {}: {}", object["metadata"]["name"], answer.message()),
+    }
+}
+
+/// Asks again when no answer came: a busy machine makes the server slower than its clients' patience, and ten thousand
+/// objects are not to be made in vain for that.
+fn insist(mut ask: impl FnMut() -> Result<Answer>) -> Result<Answer> {
+    for _ in 1..TRIES_MAX {
+        if let Ok(answer) = ask() {
+            return Ok(answer);
+        }
+    }
+    ask()
 }
 
 fn wait_until(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
@@ -262,8 +288,25 @@ mod tests {
     fn the_standing_type_is_in_the_catalogue_with_its_price_and_room() {
         let types = kwok::embedded();
         let found = types.iter().find(|one| &*one.name.to_string() == TYPE).unwrap();
-        let cheapest = found.offerings.iter().map(|offering| offering.price.dollars()).fold(0.0, f64::max);
-        assert_eq!(format!("{cheapest:.6}"), TYPE_PRICE);
+        let on_demand = found.offerings.iter().map(|offering| offering.price.dollars()).fold(0.0, f64::max);
+        assert_eq!(format!("{on_demand:.6}"), TYPE_PRICE);
+    }
+
+    #[test]
+    fn an_answer_is_asked_for_again_and_not_for_ever() {
+        let answer = || Ok(Answer { status: 201, headers: Vec::new(), body: Value::Null });
+        let mut n_asked = 0;
+        let mut after = |n_lost: usize| {
+            n_asked = 0;
+            let outcome = insist(|| {
+                n_asked += 1;
+                if n_asked > n_lost { answer() } else { bail!("no answer") }
+            });
+            (outcome.is_ok(), n_asked)
+        };
+        assert_eq!(after(0), (true, 1));
+        assert_eq!(after(TRIES_MAX - 1), (true, TRIES_MAX));
+        assert_eq!(after(TRIES_MAX), (false, TRIES_MAX));
     }
 
     #[test]
