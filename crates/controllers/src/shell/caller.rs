@@ -2,6 +2,7 @@
 
 use super::bucket::Bucket;
 use crate::errand::{ApiCall, ApiFailure};
+use crate::metrics::{Metrics, runtime};
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, header};
 use kube::Client;
@@ -37,6 +38,8 @@ impl Limits {
 pub struct Caller {
     client: Client,
     pace: Arc<Pace>,
+    /// Where requests are counted.
+    metrics: Option<Arc<Metrics>>,
 }
 
 struct Pace {
@@ -97,7 +100,14 @@ impl Caller {
             events: Bucket::new(limits.per_second, limits.burst, now),
             slots: Semaphore::new(limits.in_flight.clamp(1, Semaphore::MAX_PERMITS)),
         };
-        Self { client, pace: Arc::new(pace) }
+        Self { client, pace: Arc::new(pace), metrics: None }
+    }
+
+    /// Counts what it asks and how it is answered.
+    #[must_use]
+    pub fn counted(mut self, metrics: &Arc<Metrics>) -> Self {
+        self.metrics = Some(Arc::clone(metrics));
+        self
     }
 
     pub fn client(&self) -> &Client {
@@ -121,7 +131,15 @@ impl Caller {
     async fn paced(&self, bucket: &Bucket, call: ApiCall) -> Result<Value, ApiFailure> {
         bucket.take().await;
         let _slot = self.pace.slots.acquire().await.expect("nobody closes it");
-        send(&self.client, call).await
+        let Some(metrics) = &self.metrics else {
+            return send(&self.client, call).await;
+        };
+        let begun = Instant::now();
+        let asked = ApiCall { body: Value::Null, path: call.path.clone(), method: call.method, content_type: "" };
+        let answer = send(&self.client, call).await;
+        let status = answer.as_ref().map_or_else(|failure| failure.status, |_| 200);
+        runtime::request_ended(metrics, &asked, status, begun.elapsed().as_secs_f64());
+        answer
     }
 }
 

@@ -58,6 +58,10 @@ impl Election {
         }
     }
 
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Ends when the lease is ours.
     pub async fn acquire(&mut self) {
         let lease = format!("{}/{}", self.namespace, self.name);

@@ -30,6 +30,7 @@ pub use pages::{Page, Pages, Reply, Request as PageRequest, serve};
 pub use watch::escaped;
 
 use crate::metrics::Metrics;
+use crate::metrics::families::LEADER_ELECTION_MASTER_STATUS;
 use crate::operator::Operator;
 use crate::resource::{Resource, WATCHED};
 use errands::Errands;
@@ -44,8 +45,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use watch::Source;
 
-/// Wakes that may wait for the operator. A pod with everything on it is some 10 KB.
-const INBOX_MAX: usize = 2_048;
+/// Wakes that may wait for the operator. A pod with everything on it is some 10 KB, so a full inbox is a few megabytes.
+const INBOX_MAX: usize = 512;
 
 /// How long errands under way may take when the process is asked to end.
 const GRACE: Duration = Duration::from_secs(20);
@@ -82,6 +83,7 @@ pub struct Handle {
     inbox: mpsc::Sender<Message>,
     health: Arc<Health>,
     metrics: Arc<Metrics>,
+    clock: Arc<dyn Clock>,
 }
 
 /// Why the operator stopped although nobody asked it to.
@@ -99,8 +101,12 @@ impl Shell {
     /// Seats the operator on a thread of its own. It does nothing before `run`. Needs a tokio runtime around it.
     pub fn new(setup: Setup) -> Result<Self, Stopped> {
         let (inbox, messages) = mpsc::channel(INBOX_MAX);
-        let handle =
-            Handle { inbox, health: Arc::new(Health::default()), metrics: Arc::clone(setup.operator.metrics()) };
+        let handle = Handle {
+            inbox,
+            health: Arc::new(Health::default()),
+            metrics: Arc::clone(setup.operator.metrics()),
+            clock: Arc::clone(&setup.clock),
+        };
         let sources = sources(&*setup.cloud, &setup.unwanted);
         let (alive, errands_ended) = mpsc::channel(1);
         let errands = Errands::new(setup.caller.clone(), setup.cloud, handle.inbox.downgrade(), alive);
@@ -144,6 +150,7 @@ impl Shell {
         }
         let mut election = self.election.take();
         if let Some(election) = &mut election {
+            self.handle.metrics.set(&LEADER_ELECTION_MASTER_STATUS, &[election.name()], 0.0);
             // Biased: who is asked to stop does not begin to lead.
             tokio::select! {
                 biased;
@@ -154,6 +161,7 @@ impl Shell {
                 _ = &mut self.seat_ended => return Err(Stopped::Broken),
                 () = election.acquire() => {}
             }
+            self.handle.metrics.set(&LEADER_ELECTION_MASTER_STATUS, &[election.name()], 1.0);
         }
         self.watch(&mut watches, sources);
         self.handle.say(Message::Lead).await;
@@ -228,6 +236,11 @@ impl Handle {
 
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
+    }
+
+    /// The operator's time.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
     }
 
     async fn say(&self, message: Message) {

@@ -14,7 +14,10 @@ use tokio::sync::mpsc;
 const PACE: Duration = Duration::from_millis(5);
 
 /// Messages taken at once.
-const MANY: usize = 512;
+const MANY: usize = 128;
+
+/// Then it looks, even if somebody goes on talking.
+const BATCHES_MAX: usize = 64;
 
 /// What can be said to the seat.
 pub(super) enum Message {
@@ -70,7 +73,10 @@ impl Seat {
             // Somebody may have gone on talking while the last look was taken, or will in a moment.
             std::thread::sleep(next_look.saturating_duration_since(Instant::now()));
             self.take(&mut batch);
-            while !self.messages.is_empty() && self.receive(&mut batch, Some(UnixMillis(i64::MIN))) {
+            for _ in 0..BATCHES_MAX {
+                if self.messages.is_empty() || !self.receive(&mut batch, Some(UnixMillis(i64::MIN))) {
+                    break;
+                }
                 self.take(&mut batch);
             }
             wish = self.work();

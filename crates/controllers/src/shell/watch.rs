@@ -346,7 +346,11 @@ impl Follower {
             if !is_known {
                 tracing::error!("{words}");
             }
-            self.health.waits(resource.plural, words);
+            // What was seen stays true enough while the server is away; only what cannot come back by itself counts.
+            let is_lasting = matches!(trouble, Trouble::Missing | Trouble::Forbidden { .. });
+            if is_lasting || !self.is_synced {
+                self.health.waits(resource.plural, words);
+            }
         }
         self.told = Some(trouble);
         Ok(())
