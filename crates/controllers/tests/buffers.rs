@@ -142,3 +142,103 @@ fn a_buffer_of_nothing_is_empty() {
     rehearsal
         .run_until("it is empty", 60, |rehearsal| condition(rehearsal, "b", "Provisioning")["reason"] == "BufferEmpty");
 }
+
+// The whole operator.
+
+fn whole(cpu_limit: Option<&str>) -> Rehearsal {
+    let mut setup = Setup::default();
+    setup.options.gates.capacity_buffer = true;
+    setup.options.mirror.gates.capacity_buffer = true;
+    let mut rehearsal = Rehearsal::new(setup);
+    rehearsal.create("{apiVersion: karpenter.kwok.sh/v1alpha1, kind: KWOKNodeClass, metadata: {name: default}}");
+    let mut pool = json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"},
+        "spec": {"disruption": {"consolidateAfter": "0s"}, "template": {"spec": {
+            "requirements": [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["c-2x-amd64-linux"]}],
+            "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"},
+        }}},
+    });
+    if let Some(cpu) = cpu_limit {
+        pool["spec"]["limits"] = json!({"cpu": cpu});
+    }
+    rehearsal.create_value(&pool);
+    rehearsal
+}
+
+fn is_provisioned(rehearsal: &Rehearsal, name: &str) -> bool {
+    let condition = condition(rehearsal, name, "Provisioning");
+    condition["status"] == "True" && condition["reason"] == "FitsExistingCapacity"
+}
+
+#[test]
+fn nodes_are_bought_for_a_buffer_until_it_fits() {
+    let mut rehearsal = whole(None);
+    rehearsal.create_value(&template("t"));
+    rehearsal.create_value(&buffer("b", json!({"podTemplateRef": {"name": "t"}, "replicas": 3})));
+    rehearsal.run_until("the buffer fits", 300, |rehearsal| is_provisioned(rehearsal, "b"));
+    assert_eq!(status(&rehearsal, "b")["replicas"], 3);
+    assert!(rehearsal.nodes().len() >= 2, "{} nodes", rehearsal.nodes().len());
+    let pods = rehearsal.pods();
+    assert!(pods.is_empty(), "the pods of a buffer exist in our heads only: {pods:?}");
+}
+
+#[test]
+fn a_consumer_takes_the_room_and_the_buffer_is_filled_again() {
+    let mut rehearsal = whole(None);
+    rehearsal.create_value(&template("t"));
+    rehearsal.create_value(&buffer("b", json!({"podTemplateRef": {"name": "t"}, "replicas": 2})));
+    rehearsal.run_until("the buffer fits", 300, |rehearsal| is_provisioned(rehearsal, "b"));
+    let n_claims = rehearsal.claims().len();
+    rehearsal.create_value(&json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "consumer", "namespace": "default"}, "spec": pod_spec("1"),
+    }));
+    rehearsal.run_until("it runs, and the room is there again", 300, |rehearsal| {
+        let consumer = rehearsal.get("/api/v1/namespaces/default/pods/consumer").unwrap_or_default();
+        consumer["status"]["phase"] == "Running"
+            && rehearsal.claims().len() == n_claims + 1
+            && is_provisioned(rehearsal, "b")
+    });
+}
+
+#[test]
+fn a_buffer_of_pods_that_avoid_each_other_gets_a_node_for_each() {
+    let mut rehearsal = whole(None);
+    let mut template = template("t");
+    template["template"]["spec"]["affinity"] = json!({"podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [{
+            "topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "t"}},
+        }],
+    }});
+    template["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("100m");
+    rehearsal.create_value(&template);
+    rehearsal.create_value(&buffer("b", json!({"podTemplateRef": {"name": "t"}, "replicas": 3})));
+    rehearsal.run_until("the buffer fits", 300, |rehearsal| is_provisioned(rehearsal, "b"));
+    assert_eq!(rehearsal.nodes().len(), 3);
+}
+
+#[test]
+fn a_buffer_shares_a_node_with_a_small_pod() {
+    let mut rehearsal = whole(None);
+    rehearsal.create_value(&template("t"));
+    rehearsal.create_value(&json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "small", "namespace": "default"}, "spec": pod_spec("100m"),
+    }));
+    rehearsal.create_value(&buffer("b", json!({"podTemplateRef": {"name": "t"}, "replicas": 1})));
+    rehearsal.run_until("the buffer fits", 300, |rehearsal| is_provisioned(rehearsal, "b"));
+    rehearsal.run_for(30);
+    assert_eq!(rehearsal.claims().len(), 1);
+}
+
+#[test]
+fn a_buffer_does_not_cross_its_pools_limit() {
+    let mut rehearsal = whole(Some("4"));
+    // A node of this provider has as much as its claim asked for; two of these leave no room for a machine of two cores.
+    let mut template = template("t");
+    template["template"]["spec"] = pod_spec("1500m");
+    rehearsal.create_value(&template);
+    rehearsal.create_value(&buffer("b", json!({"podTemplateRef": {"name": "t"}, "replicas": 10})));
+    rehearsal.run_until("two nodes", 300, |rehearsal| rehearsal.nodes().len() == 2);
+    rehearsal.run_for(30);
+    assert_eq!(rehearsal.claims().len(), 2);
+    assert_eq!(condition(&rehearsal, "b", "Provisioning")["reason"], "RequiresNewCapacity");
+}

@@ -205,3 +205,40 @@ fn nodes_are_counted_at_most_every_five_seconds() {
     rehearsal.delete("/api/v1/nodes/n0");
     rehearsal.run_until("one is gone", 6, |rehearsal| rehearsal.get(&path("default")).unwrap()["status"]["nodes"] == 3);
 }
+
+#[test]
+fn d0_19_deleting_a_node_pool_removes_its_nodes() {
+    let mut rehearsal = Rehearsal::new(Setup::default());
+    rehearsal.create(CLASS);
+    rehearsal.create_value(&pool("default"));
+    rehearsal.create_value(&json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "inflate", "namespace": "default"},
+        "spec": {
+            "replicas": 4, "selector": {"matchLabels": {"app": "inflate"}},
+            "template": {
+                "metadata": {"labels": {"app": "inflate"}},
+                "spec": {
+                    "terminationGracePeriodSeconds": 0,
+                    "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{
+                        "topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "inflate"}},
+                    }]}},
+                    "containers": [{"name": "c", "image": "pause", "resources": {"requests": {"cpu": "1"}}}],
+                },
+            },
+        },
+    }));
+    let running = |rehearsal: &Rehearsal| {
+        let pods = rehearsal.pods();
+        pods.iter().filter(|pod| pod["status"]["phase"] == "Running").count()
+    };
+    rehearsal.run_until("four pods run on four nodes", 300, |rehearsal| {
+        running(rehearsal) == 4 && rehearsal.nodes().len() == 4
+    });
+    rehearsal.delete(&path("default"));
+    rehearsal.run_until("every node is gone", 600, |rehearsal| {
+        rehearsal.nodes().is_empty() && rehearsal.claims().is_empty()
+    });
+    rehearsal.run_for(120);
+    assert!(rehearsal.nodes().is_empty() && rehearsal.claims().is_empty(), "and none comes back");
+    assert_eq!(rehearsal.pods().len(), 4, "the pods wait for another pool");
+}

@@ -191,3 +191,136 @@ fn scaling_down_takes_the_empty_nodes_first_and_the_held_one_last() {
     expect(&mut rehearsal, 2, &[&all[0], &all[2]]);
     expect(&mut rehearsal, 1, &[&all[0]]);
 }
+
+// The whole operator.
+
+fn whole() -> Rehearsal {
+    let mut setup = Setup::default();
+    setup.options.gates.static_capacity = true;
+    let mut rehearsal = Rehearsal::new(setup);
+    rehearsal.create(CLASS);
+    rehearsal
+}
+
+fn ready_nodes(rehearsal: &Rehearsal, pool: &str) -> usize {
+    let is_ready = |node: &&Value| {
+        let conditions = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        node["metadata"]["labels"]["karpenter.sh/nodepool"] == pool
+            && conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+    };
+    rehearsal.nodes().iter().filter(is_ready).count()
+}
+
+fn running(rehearsal: &Rehearsal) -> usize {
+    let is_running =
+        |pod: &&Value| pod["status"]["phase"] == "Running" && pod["metadata"]["deletionTimestamp"].is_null();
+    rehearsal.pods().iter().filter(is_running).count()
+}
+
+#[test]
+fn static_replicas_become_ready_nodes_of_their_pool() {
+    let mut rehearsal = whole();
+    let mut pool = pool(10, None);
+    pool["spec"]["template"]["metadata"] = json!({"labels": {"team": "a"}, "annotations": {"note": "b"}});
+    pool["spec"]["template"]["spec"]["taints"] = json!([{"key": "t", "value": "v", "effect": "NoSchedule"}]);
+    rehearsal.create_value(&pool);
+    rehearsal.run_until("ten nodes", 300, |rehearsal| ready_nodes(rehearsal, "static") == 10);
+    for node in rehearsal.nodes() {
+        assert_eq!(node["metadata"]["labels"]["team"], "a");
+        assert_eq!(node["metadata"]["annotations"]["note"], "b");
+        let taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+        assert!(taints.iter().any(|taint| taint["key"] == "t" && taint["value"] == "v"), "{taints:?}");
+    }
+    scale(&mut rehearsal, 15);
+    rehearsal.run_until("fifteen nodes", 300, |rehearsal| ready_nodes(rehearsal, "static") == 15);
+    scale(&mut rehearsal, 0);
+    rehearsal.run_until("no nodes", 600, |rehearsal| rehearsal.nodes().is_empty() && rehearsal.claims().is_empty());
+}
+
+#[test]
+fn a_static_pool_stays_within_its_node_limit_while_operators_come_and_go() {
+    let mut rehearsal = whole();
+    rehearsal.create_value(&pool(10, Some("5")));
+    for second in 0..300 {
+        rehearsal.run_for(1);
+        assert!(rehearsal.claims().len() <= 5 && rehearsal.nodes().len() <= 5, "second {second}");
+        if second % 7 == 0 {
+            rehearsal.restart();
+        }
+    }
+    assert_eq!(ready_nodes(&rehearsal, "static"), 5);
+}
+
+#[test]
+fn pods_move_when_a_static_pool_shrinks() {
+    let mut rehearsal = whole();
+    rehearsal.create_value(&pool(3, None));
+    rehearsal.run_until("three nodes", 300, |rehearsal| ready_nodes(rehearsal, "static") == 3);
+    rehearsal.create_value(&json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},
+        "spec": {
+            "replicas": 2, "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {
+                    "terminationGracePeriodSeconds": 1,
+                    "topologySpreadConstraints": [{
+                        "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway",
+                        "labelSelector": {"matchLabels": {"app": "web"}},
+                    }],
+                    "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}],
+                },
+            },
+        },
+    }));
+    rehearsal.run_until("both run", 300, |rehearsal| running(rehearsal) == 2);
+    scale(&mut rehearsal, 1);
+    rehearsal.run_until("one node with both", 600, |rehearsal| {
+        rehearsal.nodes().len() == 1 && rehearsal.claims().len() == 1 && running(rehearsal) == 2
+    });
+}
+
+#[test]
+fn static_and_dynamic_claims_coexist() {
+    let mut rehearsal = whole();
+    let mut fixed = pool(2, None);
+    fixed["spec"]["template"]["spec"]["taints"] = json!([{"key": "static", "effect": "NoSchedule"}]);
+    rehearsal.create_value(&fixed);
+    let mut dynamic = pool(0, None);
+    dynamic["metadata"]["name"] = json!("dynamic");
+    dynamic["spec"].as_object_mut().unwrap().remove("replicas");
+    rehearsal.create_value(&dynamic);
+    rehearsal.create_value(&json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},
+        "spec": {
+            "replicas": 3, "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {
+                    "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{
+                        "topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}},
+                    }]}},
+                    "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}],
+                },
+            },
+        },
+    }));
+    rehearsal.run_until("two and three", 300, |rehearsal| {
+        ready_nodes(rehearsal, "static") == 2 && ready_nodes(rehearsal, "dynamic") == 3 && running(rehearsal) == 3
+    });
+    rehearsal.run_for(60);
+    assert_eq!(rehearsal.claims().len(), 5);
+}
+
+#[test]
+fn deleting_a_static_pool_removes_its_nodes_and_makes_none() {
+    let mut rehearsal = whole();
+    rehearsal.create_value(&pool(3, None));
+    rehearsal.run_until("three nodes", 300, |rehearsal| ready_nodes(rehearsal, "static") == 3);
+    let list = names(&rehearsal);
+    rehearsal.delete(POOL);
+    rehearsal.run_until("no nodes", 600, |rehearsal| {
+        assert!(names(rehearsal).is_subset(&list), "one was made");
+        rehearsal.nodes().is_empty() && rehearsal.claims().is_empty()
+    });
+}
