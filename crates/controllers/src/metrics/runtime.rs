@@ -72,8 +72,8 @@ pub fn request_ended(metrics: &Metrics, method: &str, path: &str, status: u16, s
     metrics.observe(&CLIENT_GO_REQUEST_DURATION_SECONDS, &labels, seconds);
 }
 
-/// Follows errands from their order to their end: how many are under way, how they ended, and how long the API server and the cloud
-/// took, waiting for a turn included.
+/// Follows errands from their order to their end: how many are under way, how they ended, and how long the cloud took, waiting for a
+/// turn included.
 #[derive(Debug, Default)]
 pub struct Stopwatch(BTreeMap<Ticket, Begun>);
 
@@ -85,18 +85,17 @@ struct Begun {
 
 #[derive(Debug)]
 enum What {
-    Request { method: &'static str, path: String },
     CloudCall { method: &'static str, pool: Text },
-    Thought,
+    Other,
 }
 
 impl Stopwatch {
     pub fn began(&mut self, ticket: &Ticket, errand: &Errand, now: UnixMillis, metrics: &Metrics) {
         metrics.add(&CONTROLLER_RUNTIME_ACTIVE_WORKERS, &[ticket.duty], 1.0);
         let what = match errand {
-            Errand::Api(call) => What::Request { method: call.method, path: call.path.clone() },
+            // Requests are counted by whoever sends them.
+            Errand::Api(_) | Errand::Think(_) => What::Other,
             Errand::Cloud(call) => What::CloudCall { method: call.method(), pool: pool_of(call) },
-            Errand::Think(_) => What::Thought,
         };
         self.0.insert(ticket.clone(), Begun { at: now, what });
     }
@@ -113,15 +112,6 @@ impl Stopwatch {
         }
         let seconds = now.0.saturating_sub(begun.at.0).max(0) as f64 / 1_000.0;
         match (&begun.what, outcome) {
-            (What::Request { method, path }, Outcome::Api(answer)) => {
-                let status = match answer {
-                    Err(failure) => failure.status,
-                    // What the API server stores for the first time, it answers so.
-                    Ok(_) if *method == "POST" => 201,
-                    Ok(_) => 200,
-                };
-                request_ended(metrics, method, path, status, seconds);
-            }
             (What::CloudCall { method, pool }, Outcome::Cloud(answer)) => {
                 metrics.observe(&CLOUDPROVIDER_DURATION_SECONDS, &[ticket.duty, method, provider], seconds);
                 if let Err(error) = answer {
@@ -280,10 +270,7 @@ mod tests {
 
         let ticket = |key: &str| Ticket { duty: "c", key: key.into() };
         let mut watch = Stopwatch::default();
-        let path = "/api/v1/namespaces/a/pods/b/eviction".to_owned();
-        let evict = ApiCall { method: "POST", path, content_type: "", body: Value::Null };
-        watch.began(&ticket("evict"), &Errand::Api(evict), UnixMillis(0), &metrics);
-        watch.ended(&ticket("evict"), &Outcome::Api(Ok(Value::Null)), UnixMillis(10), &metrics, "kwok");
+        request_ended(&metrics, "POST", "/api/v1/namespaces/a/pods/b/eviction", 201, 0.01);
         assert_eq!(metrics.get(&CLIENT_GO_REQUEST_TOTAL, &["201", "POST"]), Some(1.0));
         let of_eviction = ["POST", "", "v1", "pods", "eviction"];
         assert_eq!(metrics.get(&CLIENT_GO_REQUEST_DURATION_SECONDS, &of_eviction), Some(1.0));

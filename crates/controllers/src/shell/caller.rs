@@ -135,10 +135,15 @@ impl Caller {
             return send(&self.client, call).await;
         };
         let begun = Instant::now();
-        let asked = ApiCall { body: Value::Null, path: call.path.clone(), method: call.method, content_type: "" };
+        let (method, path) = (call.method, call.path.clone());
         let answer = send(&self.client, call).await;
-        let status = answer.as_ref().map_or_else(|failure| failure.status, |_| 200);
-        runtime::request_ended(metrics, &asked, status, begun.elapsed().as_secs_f64());
+        let status = match &answer {
+            Err(failure) => failure.status,
+            // What the API server stores for the first time, it answers so.
+            Ok(_) if method == "POST" => 201,
+            Ok(_) => 200,
+        };
+        runtime::request_ended(metrics, method, &path, status, begun.elapsed().as_secs_f64());
         answer
     }
 }
