@@ -214,8 +214,7 @@ fn max_descriptors(limits: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::errand::{ApiCall, CloudAnswer};
-    use serde_json::Value;
+    use crate::errand::CloudAnswer;
 
     #[test]
     fn the_system_knows_what_the_process_takes() {
