@@ -28,6 +28,7 @@ resources! {
     PERSISTENT_VOLUMES = "" "v1" "persistentvolumes" "PersistentVolume" false;
     PERSISTENT_VOLUME_CLAIMS = "" "v1" "persistentvolumeclaims" "PersistentVolumeClaim" true;
     REPLICATION_CONTROLLERS = "" "v1" "replicationcontrollers" "ReplicationController" true;
+    LIMIT_RANGES = "" "v1" "limitranges" "LimitRange" true;
     POD_TEMPLATES = "" "v1" "podtemplates" "PodTemplate" true;
     DEPLOYMENTS = "apps" "v1" "deployments" "Deployment" true;
     REPLICA_SETS = "apps" "v1" "replicasets" "ReplicaSet" true;
@@ -77,7 +78,7 @@ impl Resource {
 }
 
 /// The kinds that the operator watches, node classes aside: those are the provider's.
-pub const WATCHED: [(Kind, Resource); 20] = [
+pub const WATCHED: [(Kind, Resource); 21] = [
     // What is bought and for whom comes last, so that a first look has everything that judges it.
     (Kind::Namespace, NAMESPACES),
     (Kind::Service, SERVICES),
@@ -86,6 +87,7 @@ pub const WATCHED: [(Kind, Resource); 20] = [
     (Kind::VolumeAttachment, VOLUME_ATTACHMENTS),
     (Kind::PersistentVolume, PERSISTENT_VOLUMES),
     (Kind::PersistentVolumeClaim, PERSISTENT_VOLUME_CLAIMS),
+    (Kind::LimitRange, LIMIT_RANGES),
     (Kind::PodTemplate, POD_TEMPLATES),
     (Kind::ReplicationController, REPLICATION_CONTROLLERS),
     (Kind::Deployment, DEPLOYMENTS),

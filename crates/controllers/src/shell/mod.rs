@@ -273,7 +273,8 @@ fn sources(cloud: &dyn CloudProvider, unwanted: &[Kind]) -> Vec<Source> {
         .map(|(kind, resource)| Source {
             kind,
             resource,
-            is_optional: matches!(kind, Kind::NodeOverlay | Kind::CapacityBuffer),
+            // Roles of older charts do not know limit ranges: only DaemonSets without requests would notice.
+            is_optional: matches!(kind, Kind::NodeOverlay | Kind::CapacityBuffer | Kind::LimitRange),
         })
         .collect()
 }

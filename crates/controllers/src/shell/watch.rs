@@ -336,7 +336,7 @@ impl Follower {
         let words = words(verb, &resource, &trouble);
         let is_known =
             self.told.as_ref().is_some_and(|told| std::mem::discriminant(told) == std::mem::discriminant(&trouble));
-        if trouble == Trouble::Missing && self.source.is_optional {
+        if self.source.is_optional && matches!(trouble, Trouble::Missing | Trouble::Forbidden { .. }) {
             if !is_known {
                 tracing::info!("{words}; going on without any");
             }
