@@ -176,6 +176,7 @@ impl ControlPlane {
         let mut dice = Dice::for_purpose(options.seed, "token");
         // On loopback, for rehearsal: the token keeps strangers' mistakes away, not attackers.
         let token = format!("kerf-{:016x}{:016x}", dice.roll(), dice.roll());
+        self.server.lock().token.clone_from(&token);
         let (stop, stopped) = watch::channel(false);
         let serving = serve::serve(listener, certificates.tls, self.service(), token.clone(), stopped);
         self.threads.push(std::thread::Builder::new().name("kerf-serve".to_owned()).spawn(move || {

@@ -4,7 +4,7 @@
 //! handle ─▶ target + query ─▶ read: get, list, watch
 //!                          ├▶ write: create, update ◀─ patch, apply      decode ▶ default ▶ admit ▶ validate ▶ track ▶ store
 //!                          ├▶ delete, delete a collection
-//!                          └▶ pods: bind, evict;   scale;   events in two groups
+//!                          └▶ pods: bind, evict;   scale;   events in two groups;   reviews of tokens and rights
 //! ```
 //!
 //! Nothing here panics on what a client sends, and nothing waits: a watch is handed back as a value, and whoever serves it does
@@ -18,6 +18,7 @@ mod objects;
 mod patching;
 mod pods;
 mod read;
+mod reviews;
 mod scale;
 pub mod watch;
 mod write;
@@ -65,7 +66,7 @@ impl State {
     }
 
     fn answer(&mut self, request: &Request) -> ApiResult<Answer> {
-        if let Some(answer) = self.answer_beside_resources(request) {
+        if let Some(answer) = self.answer_beside_resources(request).or_else(|| self.review(request)) {
             return answer;
         }
         let Some(target) = Target::parse(&request.path) else { return Ok(no_such_page()) };

@@ -19,6 +19,8 @@ pub struct State {
     pub seed: u64,
     pub(crate) dice: Dice,
     pub(crate) recorder: Recorder,
+    /// Of whoever may do everything; empty where nobody has to show one.
+    pub(crate) token: String,
     /// Tokens of service accounts that were asked for.
     pub(crate) tokens: std::collections::BTreeSet<String>,
 }
@@ -33,6 +35,7 @@ impl State {
             seed,
             dice: Dice::for_purpose(seed, "server"),
             recorder: Recorder::default(),
+            token: String::new(),
             tokens: std::collections::BTreeSet::new(),
         }
     }
