@@ -352,12 +352,6 @@ impl<'a> Stage<'a> {
     pub(crate) fn wait_for(&self, what: &str, mut holds: impl FnMut() -> bool) {
         wait_some(what, || holds().then_some(()));
     }
-
-    /// Waits until there is something, and gives it back.
-    #[track_caller]
-    pub(crate) fn wait_some<T>(&self, what: &str, probe: impl FnMut() -> Option<T>) -> T {
-        wait_some(what, probe)
-    }
 }
 
 #[track_caller]

@@ -111,17 +111,14 @@ impl Stopwatch {
             metrics.add(&CONTROLLER_RUNTIME_RECONCILE_ERRORS_TOTAL, &[ticket.duty], 1.0);
         }
         let seconds = now.0.saturating_sub(begun.at.0).max(0) as f64 / 1_000.0;
-        match (&begun.what, outcome) {
-            (What::CloudCall { method, pool }, Outcome::Cloud(answer)) => {
-                metrics.observe(&CLOUDPROVIDER_DURATION_SECONDS, &[ticket.duty, method, provider], seconds);
-                if let Err(error) = answer {
-                    let kind = error_kind(error);
-                    // Upstream leaves the pool out where it does not know what went wrong.
-                    let pool = if kind == "unknown" { "" } else { &**pool };
-                    metrics.add(&CLOUDPROVIDER_ERRORS_TOTAL, &[ticket.duty, method, provider, kind, pool], 1.0);
-                }
+        if let (What::CloudCall { method, pool }, Outcome::Cloud(answer)) = (&begun.what, outcome) {
+            metrics.observe(&CLOUDPROVIDER_DURATION_SECONDS, &[ticket.duty, method, provider], seconds);
+            if let Err(error) = answer {
+                let kind = error_kind(error);
+                // Upstream leaves the pool out where it does not know what went wrong.
+                let pool = if kind == "unknown" { "" } else { &**pool };
+                metrics.add(&CLOUDPROVIDER_ERRORS_TOTAL, &[ticket.duty, method, provider, kind, pool], 1.0);
             }
-            _ => {}
         }
     }
 }
