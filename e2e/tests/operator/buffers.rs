@@ -44,14 +44,14 @@ fn room_is_made_for_a_buffer_taken_by_a_pod_made_again_and_given_back(stage: &St
         let found = stage.read(&buffer);
         found["status"]["replicas"] == 3 && is_provisioned(&found)
     });
-    let n_before = stage.n_ready_claims();
+    let n_before = stage.claims().len();
     assert!(n_before >= 2, "{n_before} nodes of two CPUs have no room for three pods of one");
 
     // The consumer needs no node of its own: it runs where there was room, and the room is made again.
     stage.add_deployment("consumer", 1, |_| {});
     stage.wait_until_running("consumer", 1);
     stage.wait_for("a further claim, and room again", || {
-        stage.n_ready_claims() > n_before && is_provisioned(&stage.read(&buffer))
+        stage.claims().len() > n_before && is_provisioned(&stage.read(&buffer))
     });
 
     stage.delete(&stage.object("apps/v1", "deployments", "consumer"));
