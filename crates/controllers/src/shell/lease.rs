@@ -114,23 +114,30 @@ impl Election {
 
     /// Gives the lease back, so that the next one need not wait for it to run out.
     pub async fn release(&mut self) {
-        let Some((mut lease, _)) = self.seen.take() else {
-            return;
-        };
+        match tokio::time::timeout(self.timings.renew, self.give_back()).await {
+            Ok(Ok(true)) => tracing::info!("released the leader lease"),
+            Ok(Ok(false)) => {}
+            Ok(Err(failure)) => tracing::warn!(error = failure.message, "cannot release the leader lease"),
+            Err(_) => tracing::warn!("cannot release the leader lease: no answer"),
+        }
+    }
+
+    /// Whether it was ours to give.
+    async fn give_back(&mut self) -> Result<bool, ApiFailure> {
+        // Read, because a renewal that was cut short may have been written all the same.
+        let get = ApiCall { method: "GET", path: self.path(), content_type: "", body: Value::Null };
+        let mut lease = send(&self.client, get).await?;
         if holder(&lease) != self.identity {
-            return;
+            return Ok(false);
         }
         let now = micro_time();
         lease["spec"]["holderIdentity"] = json!("");
         lease["spec"]["leaseDurationSeconds"] = json!(1);
         lease["spec"]["renewTime"] = json!(now);
         lease["spec"]["acquireTime"] = json!(now);
-        let put = self.put(lease);
-        match tokio::time::timeout(self.timings.retry, send(&self.client, put)).await {
-            Ok(Ok(_)) => tracing::info!("released the leader lease"),
-            Ok(Err(failure)) => tracing::warn!(error = failure.message, "cannot release the leader lease"),
-            Err(_) => tracing::warn!("cannot release the leader lease: no answer"),
-        }
+        send(&self.client, self.put(lease)).await?;
+        self.seen = None;
+        Ok(true)
     }
 
     /// Tries once to get or to keep it.
