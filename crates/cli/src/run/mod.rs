@@ -72,7 +72,10 @@ async fn operate(settings: Settings) -> anyhow::Result<()> {
         burst: settings.kube_client_burst,
         in_flight: settings.in_flight(),
     };
-    let caller = Caller::new(client, limits);
+    let metrics = Arc::new(Metrics::default());
+    metrics.attach("process", Arc::new(runtime::Process));
+    runtime::tell_build(&metrics, version, COMMIT);
+    let caller = Caller::new(client, limits).counted(&metrics);
     let cloud: Arc<dyn CloudProvider> =
         Arc::new(KwokCloud::new(Arc::new(Clerk::new(caller.clone())), Arc::new(RealTime), types));
     if settings.gates.node_repair && !settings.repairs_as_before {
@@ -91,12 +94,9 @@ async fn operate(settings: Settings) -> anyhow::Result<()> {
         "starting"
     );
     let reviewer = caller.clone();
-    let metrics = Metrics::default();
-    metrics.attach("process", Arc::new(runtime::Process));
-    runtime::tell_build(&metrics, version, COMMIT);
     let shell = Shell::new(Setup {
         unwanted: unwanted(&options),
-        operator: Operator::new(options, Arc::clone(&cloud), Arc::new(metrics)),
+        operator: Operator::new(options, Arc::clone(&cloud), metrics),
         cloud,
         clock: Arc::new(WallClock),
         caller,

@@ -2,14 +2,13 @@
 
 use kerf_controllers::metrics::page::CONTENT_TYPE;
 use kerf_controllers::shell::{Handle, Pages, Reply};
-use kerf_model::UnixMillis;
 use std::fmt::Write as _;
 
 /// /metrics, and with profiling what can honestly be said about the process.
 pub(crate) fn metrics(handle: &Handle, profiles: bool) -> Pages {
-    let metrics = handle.metrics().clone();
+    let (metrics, clock) = (handle.metrics().clone(), handle.clock().clone());
     let pages = Pages::default().with("/metrics", move |_| {
-        let page = metrics.render_at(UnixMillis(jiff::Timestamp::now().as_millisecond()));
+        let page = metrics.render_at(clock.now());
         async move { Reply { status: 200, content_type: CONTENT_TYPE, body: page.into() } }
     });
     if !profiles {
