@@ -1,0 +1,300 @@
+//! `kerf run` as a process, against the embedded control plane.
+
+#![expect(clippy::unwrap_used, reason = "a test tells what went wrong by panicking")]
+
+use kerf_control_plane::request::Request;
+use kerf_control_plane::{ControlPlane, Options};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// Long enough for a slow machine; nothing here waits for time to pass.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A cluster with our definitions, and a kubeconfig for it.
+struct Cluster {
+    plane: ControlPlane,
+    folder: tempfile::TempDir,
+}
+
+impl Cluster {
+    fn start() -> Self {
+        let plane = ControlPlane::start(&Options::default()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        plane.write_kubeconfig(&folder.path().join("kubeconfig")).unwrap();
+        let cluster = Self { plane, folder };
+        for definition in kerf_api::crds() {
+            let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+            cluster.ask("POST", path, &serde_json::to_value(definition).unwrap()).unwrap();
+        }
+        cluster
+    }
+
+    fn kubeconfig(&self) -> String {
+        self.folder.path().join("kubeconfig").display().to_string()
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &Value) -> Option<Value> {
+        let answer = self.plane.server().handle(&Request {
+            method: method.to_owned(),
+            path: path.to_owned(),
+            query: String::new(),
+            accept: "application/json".to_owned(),
+            content_type: "application/json".to_owned(),
+            user_agent: "test".to_owned(),
+            body: if body.is_null() { Vec::new().into() } else { body.to_string().into() },
+        });
+        (200..300).contains(&answer.status).then(|| answer.to_value())
+    }
+
+    fn get(&self, path: &str) -> Option<Value> {
+        self.ask("GET", path, &Value::Null)
+    }
+}
+
+/// The process. Ends with its owner.
+struct Operator {
+    child: Child,
+    lines: Receiver<Value>,
+    metrics: String,
+    probes: String,
+}
+
+impl Operator {
+    fn start(cluster: &Cluster, flags: &[&str]) -> Self {
+        let mut child = kerf()
+            .args(["run", "--cloud=kwok", "--metrics-port=0", "--health-probe-port=0", "--kubeconfig"])
+            .arg(cluster.kubeconfig())
+            .args(flags)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let (to, lines) = channel();
+        std::thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                let line = serde_json::from_str(&line).unwrap_or_else(|_| panic!("the log is not JSON: {line}"));
+                if to.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut operator = Self { child, lines, metrics: String::new(), probes: String::new() };
+        let start = operator.line("starting");
+        operator.metrics = start["metrics"].as_str().unwrap().to_owned();
+        operator.probes = start["probes"].as_str().unwrap().to_owned();
+        operator
+    }
+
+    /// The next line of the log with this message.
+    #[track_caller]
+    fn line(&mut self, message: &str) -> Value {
+        let begun = Instant::now();
+        loop {
+            let left = PATIENCE.saturating_sub(begun.elapsed());
+            let line = self.lines.recv_timeout(left).unwrap_or_else(|_| panic!("no line {message:?}"));
+            if line["message"] == message {
+                return line;
+            }
+        }
+    }
+
+    fn terminate(&mut self) -> Option<i32> {
+        let status = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
+        assert!(status.success());
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn kerf() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kerf"));
+    // Whatever the machine's own variables are, they are not what is tested.
+    command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", "/nonexistent");
+    command
+}
+
+/// Status and body of a page.
+fn page(address: &str, path: &str) -> (u16, String) {
+    let port = address.rsplit(':').next().unwrap();
+    let mut stream = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: kerf\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+#[track_caller]
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "waited in vain for: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[track_caller]
+fn refused(output: &Output, expected: &str) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(expected), "{said}");
+    assert_eq!(said.lines().count(), 1, "one clear message: {said}");
+}
+
+#[test]
+fn it_leads_is_ready_shows_its_metrics_and_stops_when_asked() {
+    let cluster = Cluster::start();
+    let mut operator =
+        Operator::start(&cluster, &["--leader-election-namespace=default", "--enable-profiling", "--log-level=debug"]);
+    assert_eq!(page(&operator.probes, "/healthz"), (200, "ok".to_owned()));
+    until("it is ready", || page(&operator.probes, "/readyz") == (200, "ok".to_owned()));
+    assert_eq!(page(&operator.metrics, "/metrics").0, 200);
+    assert!(page(&operator.metrics, "/debug/pprof/cmdline").1.contains("--cloud=kwok"));
+    assert_eq!(page(&operator.metrics, "/debug/pprof/profile").0, 501);
+    let lease = "/apis/coordination.k8s.io/v1/namespaces/default/leases/karpenter-leader-election";
+    until("it leads", || cluster.get(lease).is_some());
+    let spec = cluster.get(lease).unwrap()["spec"].clone();
+    assert_eq!(spec["leaseDurationSeconds"], 15);
+    let holder = spec["holderIdentity"].as_str().unwrap();
+    assert_eq!(holder.rsplit('_').next().unwrap().len(), 36, "{holder} ends with a uuid");
+    assert_eq!(operator.terminate(), Some(0));
+    operator.line("stopped");
+    assert_eq!(cluster.get(lease).unwrap()["spec"]["holderIdentity"], "", "given back");
+}
+
+#[test]
+fn without_profiling_there_are_no_profiles() {
+    let cluster = Cluster::start();
+    let mut operator = Operator::start(&cluster, &["--disable-leader-election"]);
+    assert_eq!(page(&operator.metrics, "/debug/pprof/").0, 404);
+    until("it is ready", || page(&operator.probes, "/readyz").0 == 200);
+    assert_eq!(operator.terminate(), Some(0));
+}
+
+#[test]
+fn a_variable_that_cannot_be_read_is_in_the_log() {
+    let cluster = Cluster::start();
+    let mut child = kerf()
+        .args(["run", "--disable-leader-election", "--metrics-port=0", "--kubeconfig", &cluster.kubeconfig()])
+        .env("HEALTH_PROBE_PORT", "0")
+        .env("KUBE_CLIENT_QPS", "many")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(first.contains("KUBE_CLIENT_QPS") && first.contains("the default counts"), "{first}");
+}
+
+#[test]
+fn what_cannot_work_ends_at_once_with_one_message_that_says_what_to_do() {
+    let cluster = Cluster::start();
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let good = cluster.kubeconfig();
+    let unauthorised =
+        file("stranger", &std::fs::read_to_string(&good).unwrap().replace("token: kerf-", "token: nobody-"));
+    let unreachable = file("nowhere", &at_closed_port(Path::new(&good)));
+    let run = |flags: &[&str]| kerf().arg("run").args(flags).output().unwrap();
+    for (flags, expected) in [
+        (&["--cloud=aws", "--kubeconfig", &good][..], "not built into this binary"),
+        (&["--cloud=sim", "--kubeconfig", &good], "kerf up"),
+        (&["--kubeconfig", "/no/such/file"], "cannot use --kubeconfig /no/such/file"),
+        (&["--kubeconfig", &file("odd", "{}")], "names no cluster that can be used"),
+        (&[], "give --kubeconfig, set KUBECONFIG, or run in a pod"),
+        (&["--kubeconfig", &unauthorised], "does not accept our credentials"),
+        (&["--kubeconfig", &unreachable], "cannot reach the API server at https://127.0.0.1:"),
+        (&["--kubeconfig", &good, "--instance-types-file-path", "/no/such/file"], "cannot read the instance types"),
+        (
+            &["--kubeconfig", &good, "--instance-types-file-path", &file("t", "[{}]")],
+            "no instance type that can be used",
+        ),
+        (&["--kubeconfig", &good, "--instance-types-file-path", &file("u", "{")], "no instance type that can be used"),
+        (&["--kubeconfig", &good, "--instance-types-file-path", &file("v", "[]")], "holds no instance type"),
+        (&["--metrics-port=9", "--health-probe-port=9"], "give one of them another port"),
+        (&["--feature-gates=NodeRepair="], "NodeRepair"),
+    ] {
+        refused(&run(flags), expected);
+    }
+}
+
+#[test]
+fn a_port_that_is_taken_is_named() {
+    let cluster = Cluster::start();
+    let taken = std::net::TcpListener::bind(("::", 0)).unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let flag = format!("--metrics-port={port}");
+    let output = kerf().args(["run", &flag, "--kubeconfig", &cluster.kubeconfig()]).output().unwrap();
+    refused(&output, "give another port, or end what uses it");
+}
+
+#[test]
+fn help_is_an_answer_and_a_wrong_flag_is_not() {
+    let output = kerf().args(["run", "--help"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("--leader-election-namespace"));
+    assert_eq!(kerf().args(["run", "--metrics-port=many"]).output().unwrap().status.code(), Some(1));
+}
+
+/// The same kubeconfig, at a port where nobody listens.
+fn at_closed_port(kubeconfig: &Path) -> String {
+    let port = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+    let text = std::fs::read_to_string(kubeconfig).unwrap();
+    let lines = text.lines().map(|line| match line.trim_start().strip_prefix("server: ") {
+        Some(_) => format!("    server: https://127.0.0.1:{port}\n"),
+        None => format!("{line}\n"),
+    });
+    lines.collect()
+}
+
+#[test]
+fn pods_that_wait_get_a_claim() {
+    let cluster = Cluster::start();
+    let create = |path: &str, object: Value| cluster.ask("POST", path, &object).unwrap();
+    create(
+        "/apis/karpenter.kwok.sh/v1alpha1/kwoknodeclasses",
+        json!({"apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "default"}}),
+    );
+    let class = json!({"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"});
+    create(
+        "/apis/karpenter.sh/v1/nodepools",
+        json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"},
+            "spec": {"template": {"spec": {"nodeClassRef": class, "requirements": []}}},
+        }),
+    );
+    create(
+        "/api/v1/namespaces/default/pods",
+        json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "waits"},
+            "spec": {"containers": [{"name": "a", "image": "a", "resources": {"requests": {"cpu": "1"}}}]},
+        }),
+    );
+    let mut operator = Operator::start(
+        &cluster,
+        &["--disable-leader-election", "--batch-idle-duration=10ms", "--feature-gates=NodeRepair=true"],
+    );
+    let claims = || cluster.get("/apis/karpenter.sh/v1/nodeclaims").unwrap()["items"].as_array().unwrap().clone();
+    until("there is a claim", || !claims().is_empty());
+    assert_eq!(claims().len(), 1);
+    assert_eq!(claims()[0]["metadata"]["labels"]["karpenter.sh/nodepool"], "default");
+    assert_eq!(operator.terminate(), Some(0));
+}

@@ -1,0 +1,415 @@
+//! The shell against the embedded control plane over TLS, and against a server that answers as it is told.
+
+#![expect(clippy::unwrap_used, reason = "a test tells what went wrong by panicking")]
+
+#[path = "shell/cluster.rs"]
+mod cluster;
+#[path = "shell/fake.rs"]
+mod fake;
+
+use cluster::{Cluster, NoCloud, until};
+use fake::{Asked, Fake};
+use kerf_controllers::metrics::Metrics;
+use kerf_controllers::resource::NODES;
+use kerf_controllers::shell::{Caller, Election, Handle, Limits, Reply, Setup, Shell, Stopped, Timings, WallClock};
+use kerf_controllers::{Change, Desk, Duty, Operator, Options, Outcome, World, write};
+use kerf_mirror::{Kind, MirrorSettings, View};
+use kerf_model::{Text, UnixMillis};
+use kube::Client;
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinHandle;
+
+/// Nobody loses a lease because the machine is slow, and nobody waits for one to run out.
+const PATIENT: Timings =
+    Timings { lease: Duration::from_secs(3_600), renew: Duration::from_secs(600), retry: Duration::from_millis(20) };
+
+/// A shell at work, and the way to stop it.
+struct Running {
+    handle: Handle,
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<Result<(), Stopped>>,
+}
+
+impl Running {
+    async fn stop(mut self) -> Result<(), Stopped> {
+        self.ask_to_stop();
+        self.task.await.unwrap()
+    }
+
+    fn ask_to_stop(&mut self) {
+        drop(self.stop.take());
+    }
+
+    async fn knows_pods(&self, expected: usize) -> bool {
+        self.handle.look(|operator| operator.world().n_pods()).await == Some(expected)
+    }
+
+    async fn is_synced(&self) -> bool {
+        self.handle.look(|operator| operator.world().is_synced()).await == Some(true)
+    }
+}
+
+fn start(client: Client, duties: Vec<Box<dyn Duty>>, election: Option<Election>) -> Running {
+    start_with(client, duties, election, false, Vec::new())
+}
+
+fn start_with(
+    client: Client,
+    duties: Vec<Box<dyn Duty>>,
+    election: Option<Election>,
+    warms_up: bool,
+    unwanted: Vec<Kind>,
+) -> Running {
+    let options = Options::new(MirrorSettings::new(View::Live));
+    let cloud = Arc::new(NoCloud);
+    let shell = Shell::new(Setup {
+        operator: Operator::with_duties(options, cloud.clone(), Arc::new(Metrics::default()), duties),
+        cloud,
+        clock: Arc::new(WallClock),
+        caller: Caller::new(client, Limits { per_second: 200.0, burst: 300, in_flight: 50 }),
+        election,
+        warms_up,
+        unwanted,
+    })
+    .unwrap();
+    let handle = shell.handle();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let task = tokio::spawn(shell.run(async move {
+        let _ = stopped.await;
+    }));
+    Running { handle, stop: Some(stop), task }
+}
+
+/// Creates one Node when everything has been seen, and counts how it went.
+#[derive(Default)]
+struct CreatesOneNode {
+    has_asked: bool,
+    n_done: Arc<AtomicUsize>,
+}
+
+impl Duty for CreatesOneNode {
+    fn name(&self) -> &'static str {
+        "test.create"
+    }
+
+    fn observe(&mut self, _: &Change, _: &World) {}
+
+    fn work(&mut self, desk: &mut Desk<'_>) -> Option<UnixMillis> {
+        if desk.world.is_synced() && !self.has_asked {
+            self.has_asked = true;
+            desk.call(&"it".into(), write::create(NODES, "", &json!({"metadata": {"name": "made"}})));
+        }
+        None
+    }
+
+    fn done(&mut self, _: &Text, outcome: Outcome, desk: &mut Desk<'_>) {
+        let Outcome::Api(Ok(_)) = outcome else { panic!("{outcome:?}") };
+        assert!(desk.world.nodes.contains_key("made"), "the answer is in the world before the duty hears of it");
+        self.n_done.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_is_listed_in_pages_and_then_followed() {
+    let cluster = Cluster::with_definitions();
+    cluster.create_account();
+    for number in 0..1_100 {
+        cluster.create_pod(&format!("p{number}"));
+    }
+    let running = start(cluster.client().await, Vec::new(), None);
+    until("all pods are known", async || running.knows_pods(1_100).await).await;
+    until("every kind is synced", async || running.is_synced().await).await;
+    assert!(running.handle.health().is_ready());
+    cluster.create_pod("late");
+    until("the late pod is known", async || running.knows_pods(1_101).await).await;
+    cluster.delete("/api/v1/namespaces/default/pods/late");
+    until("the deleted pod is forgotten", async || running.knows_pods(1_100).await).await;
+    running.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_duty_creates_what_it_wants_through_the_real_door() {
+    let cluster = Cluster::with_definitions();
+    let duty = CreatesOneNode::default();
+    let n_done = Arc::clone(&duty.n_done);
+    let running = start(cluster.client().await, vec![Box::new(duty)], None);
+    until("the node is made", async || n_done.load(Ordering::SeqCst) == 1).await;
+    assert!(cluster.get("/api/v1/nodes/made").is_some());
+    running.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readiness_waits_for_the_definitions_and_says_how_to_get_them() {
+    let cluster = Cluster::without_definitions();
+    let running = start_with(cluster.client().await, Vec::new(), None, false, Vec::new());
+    let health = running.handle.health().clone();
+    until("the missing kinds are named", async || {
+        health.missing().is_some_and(|missing| {
+            missing.len() == 3 && missing.iter().all(|line| line.contains("kerf crds | kubectl apply"))
+        })
+    })
+    .await;
+    let missing = health.missing().unwrap();
+    let named: Vec<&str> = missing.iter().filter_map(|line| line.split(':').next()).collect();
+    assert_eq!(named, ["kwoknodeclasses", "nodeclaims", "nodepools"], "overlays and buffers count as none");
+    assert!(!running.is_synced().await);
+    cluster.install_definitions();
+    until("it is ready", async || health.is_ready()).await;
+    until("every kind is synced", async || running.is_synced().await).await;
+    running.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_stands_by_is_ready_when_the_definitions_are_there() {
+    let cluster = Cluster::without_definitions();
+    let client = cluster.client().await;
+    let mut leader = Election::new(client.clone(), "default", "lease", "leader", PATIENT);
+    leader.acquire().await;
+    let election = Election::new(client.clone(), "default", "lease", "other", PATIENT);
+    let running = start(client, Vec::new(), Some(election));
+    let health = running.handle.health().clone();
+    until("missing definitions are named", async || health.missing().is_some_and(|missing| missing.len() == 2)).await;
+    cluster.install_definitions();
+    until("it is ready", async || health.is_ready()).await;
+    assert!(!running.is_synced().await, "it does not watch before it leads");
+    running.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_warms_up_watches_before_it_leads_and_does_nothing() {
+    let cluster = Cluster::with_definitions();
+    let client = cluster.client().await;
+    let mut leader = Election::new(client.clone(), "default", "lease", "leader", PATIENT);
+    leader.acquire().await;
+    let duty = CreatesOneNode::default();
+    let n_done = Arc::clone(&duty.n_done);
+    let election = Election::new(client.clone(), "default", "lease", "other", PATIENT);
+    let running = start_with(client, vec![Box::new(duty)], Some(election), true, Vec::new());
+    until("every kind is synced", async || running.is_synced().await).await;
+    assert_eq!(cluster.get("/api/v1/nodes/made"), None);
+    leader.release().await;
+    until("the successor works", async || n_done.load(Ordering::SeqCst) == 1).await;
+    let lease = cluster.get("/apis/coordination.k8s.io/v1/namespaces/default/leases/lease").unwrap();
+    assert_eq!(lease["spec"]["holderIdentity"], "other");
+    assert_eq!(lease["spec"]["leaseTransitions"], 1);
+    running.stop().await.unwrap();
+    let lease = cluster.get("/apis/coordination.k8s.io/v1/namespaces/default/leases/lease").unwrap();
+    assert_eq!(lease["spec"]["holderIdentity"], "", "given back");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_released_lease_is_taken_and_who_lost_it_hears_of_it() {
+    let cluster = Cluster::without_definitions();
+    let client = cluster.client().await;
+    // The second would wait an hour for a lease that is not given back.
+    let mut first = Election::new(client.clone(), "default", "lease", "first", PATIENT);
+    let mut second = Election::new(client.clone(), "default", "lease", "second", PATIENT);
+    first.acquire().await;
+    let waiting = tokio::spawn(async move {
+        second.acquire().await;
+        second
+    });
+    first.release().await;
+    let mut second = waiting.await.unwrap();
+    // Somebody writes the first one's name over the second's.
+    let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/lease";
+    cluster.patch(path, &json!({"spec": {"holderIdentity": "thief", "renewTime": "2026-01-01T00:00:00.000001Z"}}));
+    assert_eq!(second.keep().await, "the lease is held by thief");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_nobody_renews_is_taken_over() {
+    let cluster = Cluster::without_definitions();
+    let client = cluster.client().await;
+    let short = Timings { lease: Duration::from_secs(1), ..PATIENT };
+    let mut dead = Election::new(client.clone(), "default", "lease", "dead", short);
+    dead.acquire().await;
+    let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/lease";
+    assert_eq!(cluster.get(path).unwrap()["spec"]["holderIdentity"], "dead");
+    let mut heir = Election::new(client, "default", "lease", "heir", PATIENT);
+    heir.acquire().await;
+    let spec = cluster.get(path).unwrap()["spec"].clone();
+    assert_eq!((&spec["holderIdentity"], &spec["leaseTransitions"]), (&json!("heir"), &json!(1)));
+    assert_eq!(dead.keep().await, "the lease is held by heir", "whoever comes back from the dead leads no more");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_lease_ends_the_work() {
+    let cluster = Cluster::with_definitions();
+    let client = cluster.client().await;
+    let election = Election::new(client.clone(), "default", "lease", "us", PATIENT);
+    let running = start(client, Vec::new(), Some(election));
+    until("it leads", async || running.is_synced().await).await;
+    let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/lease";
+    cluster.patch(path, &json!({"spec": {"holderIdentity": "thief", "leaseDurationSeconds": 3_600}}));
+    let error = running.task.await.unwrap().unwrap_err();
+    assert!(error.to_string().contains("the lease is held by thief"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_break_that_is_too_long_everything_is_listed_again() {
+    let pod = |name: &str, version: u32| json!({"metadata": {"name": name, "namespace": "a", "uid": name, "resourceVersion": version.to_string()}});
+    let fake = Fake::start(move |asked: Asked| {
+        let answer = match (asked.path.as_str(), asked.is_watch, asked.nth) {
+            ("/api/v1/pods", false, 0) => {
+                Some(json!({"metadata": {"resourceVersion": "10"}, "items": [pod("stays", 3), pod("goes", 4)]}))
+            }
+            ("/api/v1/pods", true, 0) => {
+                assert!(asked.query.contains("resourceVersion=10"), "{}", asked.query);
+                let expired = json!({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"});
+                return Some(Reply::json(200, format!("{}\n", json!({"type": "ERROR", "object": expired}))));
+            }
+            ("/api/v1/pods", false, _) => {
+                Some(json!({"metadata": {"resourceVersion": "20"}, "items": [pod("stays", 3), pod("comes", 15)]}))
+            }
+            _ => None,
+        };
+        answer.map(|value| Reply::json(200, value.to_string()))
+    })
+    .await;
+    let running = start(fake.client(), Vec::new(), None);
+    until("the new pod is known and the old one is not", async || {
+        let names = running.handle.look(|operator| {
+            let mut names: Vec<String> = operator.world().pods().map(|pod| pod.id.name.to_string()).collect();
+            names.sort();
+            names
+        });
+        names.await == Some(vec!["comes".to_owned(), "stays".to_owned()])
+    })
+    .await;
+    running.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_that_ends_is_resumed_from_the_last_bookmark() {
+    let fake = Fake::start(move |asked: Asked| {
+        if asked.path != "/api/v1/pods" || !asked.is_watch || asked.nth > 0 {
+            return None;
+        }
+        let bookmark = json!({"type": "BOOKMARK", "object": {"kind": "Pod", "metadata": {"resourceVersion": "77"}}});
+        Some(Reply::json(200, format!("{bookmark}\n")))
+    })
+    .await;
+    let running = start(fake.client(), Vec::new(), None);
+    until("the watch goes on from the bookmark", async || {
+        fake.asked().iter().any(|asked| asked.contains("/api/v1/pods?watch=1") && asked.ends_with("resourceVersion=77"))
+    })
+    .await;
+    running.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_right_is_named_with_its_rule_and_the_other_kinds_go_on() {
+    let fake = Fake::start(move |asked: Asked| {
+        (asked.path == "/api/v1/services").then(|| {
+            let message = "services is forbidden: User \"karpenter\" cannot list resource \"services\"";
+            let status = json!({"kind": "Status", "code": 403, "reason": "Forbidden", "message": message});
+            Reply::json(403, status.to_string())
+        })
+    })
+    .await;
+    let running = start(fake.client(), Vec::new(), None);
+    let health = running.handle.health().clone();
+    until("only services are missing", async || {
+        health.missing().is_some_and(|missing| missing.len() == 1 && missing[0].contains("may not list services"))
+    })
+    .await;
+    let missing = health.missing().unwrap().concat();
+    assert!(missing.contains("User \"karpenter\" cannot list"), "{missing}");
+    assert!(
+        missing.contains(r#"{apiGroups: [""], resources: ["services"], verbs: ["get", "list", "watch"]}"#),
+        "{missing}"
+    );
+    assert!(!running.is_synced().await);
+    running.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_that_cannot_be_read_does_not_hide_the_others() {
+    let fake = Fake::start(move |asked: Asked| {
+        (asked.path == "/api/v1/pods" && !asked.is_watch).then(|| {
+            let good = json!({"metadata": {"name": "good", "namespace": "a", "resourceVersion": "1"}});
+            let bad = json!({"metadata": {"name": "bad", "namespace": "a"}, "spec": {"containers": "none"}});
+            Reply::json(200, json!({"metadata": {"resourceVersion": "5"}, "items": [bad, good]}).to_string())
+        })
+    })
+    .await;
+    let running = start(fake.client(), Vec::new(), None);
+    until("the good pod is known", async || running.knows_pods(1).await).await;
+    until("every kind is synced", async || running.is_synced().await).await;
+    running.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kinds_behind_a_closed_gate_are_not_asked_for() {
+    let fake = Fake::start(|_| None).await;
+    let unwanted = vec![Kind::NodeOverlay, Kind::CapacityBuffer];
+    let running = start_with(fake.client(), Vec::new(), None, false, unwanted);
+    until("every kind is synced", async || running.is_synced().await).await;
+    let asked = fake.asked().concat();
+    assert!(!asked.contains("nodeoverlays") && !asked.contains("capacitybuffers"), "{asked}");
+    running.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_begun_ends_before_the_process_does() {
+    let (is_asked, may_answer) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (told, released) = (Arc::clone(&is_asked), Arc::clone(&may_answer));
+    let fake = Fake::start_slow(move |asked: Asked| {
+        let (told, released) = (Arc::clone(&told), Arc::clone(&released));
+        async move {
+            if asked.method != "POST" {
+                return None;
+            }
+            told.notify_one();
+            released.notified().await;
+            let node =
+                json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "made", "resourceVersion": "9"}});
+            Some(Reply::json(201, node.to_string()))
+        }
+    })
+    .await;
+    let mut running = start(fake.client(), vec![Box::<CreatesOneNode>::default()], None);
+    is_asked.notified().await;
+    running.ask_to_stop();
+    // The seat answers after it has heard that it should rest, because messages are read in their order.
+    until("it rests", async || running.handle.look(|_| ()).await.is_some()).await;
+    assert!(!running.task.is_finished(), "the errand is still under way");
+    may_answer.notify_one();
+    running.task.await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_more_requests_are_under_way_than_there_are_slots() {
+    const SLOTS: usize = 4;
+    let under_way = Arc::new(AtomicUsize::new(0));
+    let most = Arc::new(AtomicUsize::new(0));
+    let gate = Arc::new(tokio::sync::Barrier::new(SLOTS));
+    let (counted, peak) = (Arc::clone(&under_way), Arc::clone(&most));
+    let fake = Fake::start_slow(move |_| {
+        let (counted, peak, gate) = (Arc::clone(&counted), Arc::clone(&peak), Arc::clone(&gate));
+        async move {
+            peak.fetch_max(counted.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            // Nobody is answered before all slots are taken: so all of them are used.
+            gate.wait().await;
+            counted.fetch_sub(1, Ordering::SeqCst);
+            Some(Reply::json(200, "{}"))
+        }
+    })
+    .await;
+    let caller = Caller::new(fake.client(), Limits { per_second: -1.0, burst: 1, in_flight: SLOTS });
+    let calls: Vec<_> = (0..5 * SLOTS)
+        .map(|_| {
+            let caller = caller.clone();
+            tokio::spawn(async move { caller.get("/version").await })
+        })
+        .collect();
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+    assert_eq!(most.load(Ordering::SeqCst), SLOTS);
+}

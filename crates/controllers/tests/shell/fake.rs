@@ -1,0 +1,70 @@
+//! A server that answers as it is told. What it is told nothing about is an empty list, or a watch on which nothing happens.
+
+use kerf_controllers::shell::{PageRequest, Pages, Reply, serve};
+use kube::{Client, Config};
+use std::collections::BTreeMap;
+use std::future::{Future, ready};
+use std::sync::{Arc, Mutex};
+use tokio::net::TcpListener;
+
+/// A question.
+pub(crate) struct Asked {
+    pub(crate) method: String,
+    pub(crate) path: String,
+    pub(crate) query: String,
+    pub(crate) is_watch: bool,
+    /// How often the same was asked before.
+    pub(crate) nth: usize,
+}
+
+pub(crate) struct Fake {
+    client: Client,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Fake {
+    pub(crate) async fn start(answer: impl Fn(Asked) -> Option<Reply> + Send + Sync + 'static) -> Self {
+        Self::start_slow(move |asked| ready(answer(asked))).await
+    }
+
+    pub(crate) async fn start_slow<F>(answer: impl Fn(Asked) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Option<Reply>> + Send + 'static,
+    {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let client = Client::try_from(Config::new(url.parse().unwrap())).unwrap();
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&asked);
+        let counts: Mutex<BTreeMap<(String, String, bool), usize>> = Mutex::default();
+        let pages = Pages::default().with("/", move |request: PageRequest| {
+            let (method, uri) = (request.method().to_string(), request.uri().clone());
+            let (path, query) = (uri.path().to_owned(), uri.query().unwrap_or_default().to_owned());
+            let is_watch = query.contains("watch=1");
+            log.lock().unwrap().push(format!("{method} {uri}"));
+            let mut counts = counts.lock().unwrap();
+            let count = counts.entry((method.clone(), path.clone(), is_watch)).or_default();
+            let nth = *count;
+            *count += 1;
+            let told = answer(Asked { method, path, query, is_watch, nth });
+            async move {
+                match told.await {
+                    Some(reply) => reply,
+                    None if is_watch => std::future::pending().await,
+                    None => Reply::json(200, r#"{"metadata":{"resourceVersion":"1"},"items":[]}"#),
+                }
+            }
+        });
+        tokio::spawn(serve(listener, pages));
+        Self { client, asked }
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// Everything that was asked so far.
+    pub(crate) fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap().clone()
+    }
+}
