@@ -153,7 +153,7 @@ fn d2_22_without_a_termination_grace_period_no_pod_is_deleted_by_force() {
     run_pod(&mut rehearsal, "guarded", "n1", &json!({}));
     rehearsal.create_value(&budget("web", 2));
     rehearsal.delete(&node_path("n1"));
-    rehearsal.run_for(24 * 3_600);
+    rehearsal.run_for(6 * 3_600);
     assert!(is_running(&rehearsal, "held") && is_running(&rehearsal, "guarded"));
     assert!(machines.is_untouched("n1") && !is_gone(&rehearsal, &node_path("n1")));
     assert_eq!(rehearsal.events("Disrupted"), Vec::<String>::new());

@@ -109,6 +109,19 @@ fn a_node_that_is_not_ready_but_has_its_machine_is_drained() {
 }
 
 #[test]
+fn a_pod_that_nobody_stops_is_given_up_a_minute_after_its_time() {
+    let (mut rehearsal, machines) = stage(&["n1"]);
+    run_pod(&mut rehearsal, "stuck", "n1", &json!({"spec": {"terminationGracePeriodSeconds": 10}}));
+    rehearsal.plane().machines().power_off("n1");
+    // The kubelet is off at its next heartbeat at the latest.
+    rehearsal.run_for(15);
+    rehearsal.delete(&node_path("n1"));
+    rehearsal.run_for(65);
+    assert!(is_leaving(&rehearsal, "stuck") && machines.is_untouched("n1"));
+    rehearsal.run_until("the node is gone", 30, |rehearsal| is_gone(rehearsal, &node_path("n1")));
+}
+
+#[test]
 fn a_node_without_a_claim_is_drained_and_its_machine_is_nobodys_business() {
     let (mut rehearsal, machines) = stage(&[]);
     machines.add("lone");
