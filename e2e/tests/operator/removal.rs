@@ -8,7 +8,6 @@ use crate::tests;
 
 tests!(
     an_expired_node_is_replaced,
-    pods_leave_in_four_tiers,
     a_termination_grace_period_ends_what_asks_not_to_be_disrupted,
     a_held_pod_keeps_its_node_until_the_annotation_goes,
 );
@@ -43,33 +42,6 @@ fn an_expired_node_is_replaced(stage: &Stage<'_>) {
 }
 
 /// Each pod is held by a finalizer while it leaves, so that the turn of the others does not come.
-fn pods_leave_in_four_tiers(stage: &Stage<'_>) {
-    const TIERS: [&str; 4] = ["plain", "daemon", "critical", "critical-daemon"];
-    stage.add_pool(|_| {});
-    let critical = |template: &mut Value| template["spec"]["priorityClassName"] = json!("system-cluster-critical");
-    stage.add_daemon("daemon", "100m", |_| {});
-    stage.add_daemon("critical-daemon", "100m", critical);
-    stage.add_deployment("plain", 1, |_| {});
-    stage.add_deployment("critical", 1, critical);
-    for app in TIERS {
-        stage.wait_until_running(app, 1);
-    }
-    let claim = only_claim(stage);
-    let pods = TIERS.map(|app| only_pod(stage, app));
-    for pod in &pods {
-        stage.patch(pod, &json!({"metadata": {"finalizers": ["kerf.test/slow"]}}));
-    }
-    stage.kubectl_says(&["delete", "nodeclaim", claim.rsplit('/').next().unwrap(), "--wait=false"]);
-    for (turn, pod) in pods.iter().enumerate() {
-        stage.wait_for(&format!("the turn of {}", TIERS[turn]), || is_going(&stage.read(pod)));
-        for (later, other) in pods.iter().enumerate().skip(turn + 1) {
-            assert!(!is_going(&stage.read(other)), "{} leaves before {} is gone", TIERS[later], TIERS[turn]);
-        }
-        stage.patch(pod, &json!({"metadata": {"finalizers": null}}));
-    }
-    stage.wait_for("the claim to go", || stage.is_gone(&claim));
-}
-
 fn a_termination_grace_period_ends_what_asks_not_to_be_disrupted(stage: &Stage<'_>) {
     stage.add_pool(|pool| pool["spec"]["template"]["spec"]["terminationGracePeriod"] = json!("20s"));
     stage.add_deployment("held", 1, |template| {

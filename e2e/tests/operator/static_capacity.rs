@@ -79,6 +79,8 @@ fn scaling_down_spares_the_node_that_is_held(stage: &Stage<'_>) {
     wait_until_ready(stage, 3);
     stage.add_deployment("held", 1, |template| {
         template["metadata"]["annotations"] = json!({"karpenter.sh/do-not-disrupt": "true"});
+        // A static pool asks for nothing, and so gets the smallest machines.
+        template["spec"]["containers"][0]["resources"]["requests"] = json!({"cpu": "100m"});
     });
     stage.wait_until_running("held", 1);
     let node = stage.only_node_of("held");

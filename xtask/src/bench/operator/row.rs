@@ -53,9 +53,8 @@ pub(crate) fn render(rows: &[Row]) -> String {
 
 fn cells(row: &Row) -> Vec<String> {
     let (ours, peer) = (row.ours.as_ref(), row.peer.as_ref());
-    let said = |measured: Option<&Measured>, of: &dyn Fn(&Measured) -> String| {
-        measured.map_or_else(|| "–".to_owned(), of)
-    };
+    let said =
+        |measured: Option<&Measured>, of: &dyn Fn(&Measured) -> String| measured.map_or_else(|| "–".to_owned(), of);
     let ratio = |of: fn(&Measured) -> f64| match ours.zip(peer) {
         Some((ours, peer)) => format!("{:.2}", of(ours) / of(peer)),
         None => "–".to_owned(),
