@@ -257,7 +257,7 @@ families! {
         [verb, group, version, kind, subresource]
         "How long the API server took to answer.";
     CLIENT_GO_REQUEST_TOTAL = "client_go_request_total" counter [code, method]
-        "Requests to the API server, by answer; code <error> where there was none.";
+        "Requests to the API server, by answer; code error, in angle brackets, where there was none.";
     REST_CLIENT_REQUESTS_TOTAL = "rest_client_requests_total" counter [code, method, host]
         "Requests to the API server, by answer and host.";
     LEADER_ELECTION_MASTER_STATUS = "leader_election_master_status" gauge [name]
