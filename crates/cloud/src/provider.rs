@@ -9,7 +9,6 @@
 //! The trait is shaped by what a real cloud does: a fleet answers in part, reads lag behind writes, stock runs out per offering,
 //! the same request may arrive twice. Nothing here knows pods, watches or an SDK.
 
-use crate::overlay::PoolTypes;
 use kerf_model::{
     CapacityType, ClaimName, InstanceType, Labels, Money, NodeClassRef, PoolName, Requirements, Resources, Taint, Text,
     TypeName,
@@ -230,14 +229,5 @@ impl CloudError {
             Self::NotFound { .. } => "NodeClaimNotFoundError",
             _ => "unknown",
         }
-    }
-}
-
-/// What overlays are applied to.
-pub fn pool_types(ask: &TypesAsk<'_>, types: &[Arc<InstanceType>]) -> PoolTypes {
-    PoolTypes {
-        pool: ask.pool.clone(),
-        labels: ask.labels.clone(),
-        types: types.iter().map(|it| (**it).clone()).collect(),
     }
 }
