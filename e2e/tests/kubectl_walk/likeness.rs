@@ -18,9 +18,9 @@ static REPLACED: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r"(HolderIdentity:  ).*", "${1}HOLDER"),
         (r"^(Node:  [a-z-]+/|IP:).*", "${1}"),
         // Suffixes are drawn from letters and digits that make no words.
-        (r"(-|=|: |\b)[bcdf-hj-np-tv-z2456789]{8,10}-[bcdf-hj-np-tv-z2456789]{5}\b", "${1}HASH-DRAWN"),
-        (r"(pod-template-hash(=|: ))[bcdf-hj-np-tv-z2456789]{8,10}\b", "${1}HASH"),
-        (r"(web|made)-[bcdf-hj-np-tv-z2456789]{8,10}\b", "${1}-HASH"),
+        (r"(-|=|: |\b)[bcdf-hj-np-tv-z2456789]{4,10}-[bcdf-hj-np-tv-z2456789]{5}\b", "${1}HASH-DRAWN"),
+        (r"(pod-template-hash(=|: ))[bcdf-hj-np-tv-z2456789]{4,10}\b", "${1}HASH"),
+        (r"(web|made)-[bcdf-hj-np-tv-z2456789]{4,10}\b", "${1}-HASH"),
         (r"(agent|made|generated|kube-api-access)-[bcdf-hj-np-tv-z2456789]{5}\b", "${1}-DRAWN"),
         (r"(^|  )(<invalid>|[0-9]{1,3}s|[0-9]{1,2}m([0-9]{1,2}s)?)( \(x[0-9]+ over [0-9ms]+\))?(  |$)", "${1}AGE$5"),
         (r"\(will retry after [0-9]+s\)", "(will retry)"),
