@@ -1,6 +1,6 @@
 //! For tests: a clock that moves when told, and futures that are polled by hand.
 
-use crate::clock::{Clock, Wait};
+use kerf_cloud::clock::{Clock, Wait};
 use kerf_model::UnixMillis;
 use std::future::Future;
 use std::pin::Pin;

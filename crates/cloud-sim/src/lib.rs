@@ -12,7 +12,6 @@
 
 mod chance;
 mod choice;
-mod clock;
 pub mod ec2_class;
 pub mod kwok;
 pub mod sim;
@@ -20,6 +19,6 @@ pub mod sim;
 #[cfg(test)]
 mod by_hand;
 
-pub use clock::{Clock, Wait};
+pub use kerf_cloud::clock::{Clock, Wait};
 pub use kwok::{Created, KwokCloud, NodeDesk};
 pub use sim::{Bill, BillLine, Faults, NewMachine, Notice, NoticeKind, SimCloud, SimOptions, Span, Yard};

@@ -26,7 +26,7 @@ pub use options::{Faults, SimOptions, Span};
 pub use yard::{NewMachine, Yard};
 
 use crate::chance::Chance;
-use crate::clock::Clock;
+use kerf_cloud::clock::Clock;
 use crate::{ec2_class, kwok};
 use account::Account;
 use fleet::{Due, EndingPace, Fleet, Loss, Machine};

@@ -9,6 +9,7 @@
 //! plain facts; reading the objects is the business of `kerf-mirror`.
 
 pub mod aws;
+pub mod clock;
 #[cfg(feature = "testing")]
 pub mod conformance;
 pub mod kwok;
@@ -17,6 +18,7 @@ pub mod provider;
 
 pub use aws::catalogue_date;
 pub use provider::{
-    Answer, ClassStatus, CloudError, CloudProvider, Instance, InstanceRef, LaunchOrder, NodeClassKind, OfferingKey,
-    RepairAction, RepairPolicy, TypesAsk,
+    Answer, Chore, ChoreAsk, ChoreReport, ClaimInUse, ClassStatus, CloudError, CloudProvider, InUse, Instance, InstanceRef,
+    LaunchOrder, NodeClassKind, NodeSeen, Notice, NoticeKind, OfferingKey, PoolInUse, RepairAction, RepairPolicy, Sample,
+    TypesAsk,
 };

@@ -65,6 +65,162 @@ pub trait CloudProvider: Send + Sync {
 
     /// Conditions of nodes that mean that the machine is broken. Read once, at start.
     fn repair_policies(&self) -> Vec<RepairPolicy>;
+
+    /// Writes the names of node and claim onto the instance, for people who look for it in the cloud's own console. Answers
+    /// with annotations for the claim, which say that it is done.
+    fn label_instance(&self, _instance: InstanceRef) -> Answer<BTreeMap<Text, Text>> {
+        unsupported("labelling instances")
+    }
+
+    /// Waits a while for what the cloud is about to do to instances. The same notice may come twice, and comes again until it
+    /// is acknowledged.
+    fn notices(&self) -> Answer<Vec<Notice>> {
+        unsupported("notices of interruption")
+    }
+
+    /// Has been dealt with: do not tell again.
+    fn acknowledge(&self, _receipts: Vec<Text>) -> Answer<()> {
+        unsupported("notices of interruption")
+    }
+
+    /// A class is being deleted and no claim uses it any more: removes what was made for it.
+    fn end_class(&self, _class: Arc<Value>) -> Answer<()> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// What the provider wants to be called for now and then, beside what the operator asks.
+    fn chores(&self) -> Vec<Chore> {
+        Vec::new()
+    }
+
+    fn run_chore(&self, _name: &'static str, _in_use: Arc<InUse>) -> Answer<ChoreReport> {
+        unsupported("chores")
+    }
+
+    /// A node has registered with what it really has: the provider may know better from now on.
+    fn learn(&self, _node: &NodeSeen<'_>) {}
+}
+
+fn unsupported<T: Send + 'static>(what: &str) -> Answer<T> {
+    Box::pin(std::future::ready(Err(CloudError::Unsupported { what: what.into() })))
+}
+
+/// Something that the cloud is about to do to instances, or has done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notice {
+    /// For [`CloudProvider::acknowledge`].
+    pub receipt: Text,
+    /// The same for every copy of one notice.
+    pub id: Text,
+    pub kind: NoticeKind,
+    /// As they stand in provider ids: `i-0123`. May be instances of others.
+    pub instances: Vec<Text>,
+    pub happened_ms: i64,
+    /// In words, for logs: what the cloud said beyond the kind.
+    pub detail: Text,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum NoticeKind {
+    SpotInterrupted,
+    CapacityReservationInterrupted,
+    RebalanceRecommendation,
+    ScheduledChange,
+    InstanceStopped,
+    InstanceTerminated,
+    /// An Auto Scaling group waits for leave to end an instance of its own.
+    LifecycleAction,
+    /// Nothing that concerns us.
+    NoOp,
+}
+
+impl NoticeKind {
+    /// As metrics and reasons name it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::SpotInterrupted => "spot_interrupted",
+            Self::CapacityReservationInterrupted => "capacity_reservation_interrupted",
+            Self::RebalanceRecommendation => "rebalance_recommendation",
+            Self::ScheduledChange => "scheduled_change",
+            Self::InstanceStopped => "instance_stopped",
+            Self::InstanceTerminated => "instance_terminated",
+            Self::LifecycleAction => "lifecycle_action",
+            Self::NoOp => "no_op",
+        }
+    }
+}
+
+/// Work of the provider's own that comes round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chore {
+    /// As logs and metrics name its controller: `providers.pricing`.
+    pub name: &'static str,
+    /// After a success; a failure is tried again with growing patience. A report may ask for another span.
+    pub every: Duration,
+    /// Whether the first run comes at once rather than after `every`.
+    pub at_start: bool,
+}
+
+/// What the cluster uses, as a chore may need to know.
+#[derive(Debug, Clone, Default)]
+pub struct InUse {
+    /// Whole objects.
+    pub classes: Vec<Arc<Value>>,
+    pub claims: Vec<ClaimInUse>,
+    pub pools: Vec<PoolInUse>,
+}
+
+#[derive(Debug, Clone)]
+pub struct ClaimInUse {
+    pub name: ClaimName,
+    pub provider_id: Option<Text>,
+    pub node_class: NodeClassRef,
+    pub labels: Labels,
+    pub annotations: BTreeMap<Text, Text>,
+    pub is_deleting: bool,
+}
+
+#[derive(Debug, Clone)]
+pub struct PoolInUse {
+    pub name: PoolName,
+    pub node_class: NodeClassRef,
+    pub labels: Labels,
+    pub requirements: Requirements,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct ChoreReport {
+    pub again_after: Option<Duration>,
+    pub asks: Vec<ChoreAsk>,
+    pub samples: Vec<Sample>,
+}
+
+/// What a chore asks of the operator, which alone changes the cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChoreAsk {
+    /// End a claim; `by_force` does not wait for disruption budgets of pods or for volumes.
+    EndClaim { claim: ClaimName, reason: Text, message: Text, by_force: bool },
+    /// Labels of a claim and its node that are true now; None takes one away.
+    Relabel { claim: ClaimName, labels: BTreeMap<Text, Option<Text>> },
+    /// An event on a pool.
+    TellPool { pool: PoolName, is_warning: bool, reason: Text, message: Text },
+}
+
+/// A figure for the metrics page: family, labels in the family's order, value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sample {
+    pub family: &'static str,
+    pub labels: Vec<Text>,
+    pub value: f64,
+}
+
+/// What a node that registered says of itself.
+#[derive(Debug, Clone, Copy)]
+pub struct NodeSeen<'a> {
+    pub instance_type: &'a str,
+    pub image_id: &'a str,
+    pub class_object: &'a Value,
+    pub capacity: &'a Resources,
 }
 
 /// A kind of node class, as the API server serves it.

@@ -1,6 +1,6 @@
 //! What the kwok provider asks of the cluster. The shell answers over a client, a test from memory.
 
-use crate::clock::Wait;
+use kerf_cloud::clock::Wait;
 use kerf_cloud::Answer;
 use serde_json::Value;
 

@@ -1,0 +1,18 @@
+//! A plug: nodes as EC2 instances, launched through EC2 Fleet, without node groups.
+//!
+//! ```text
+//!                 ┌ classes ── subnets, security groups, images, profiles, reservations, placement groups, verdicts
+//!   operator ──▶ AwsCloud ── supply ── types, prices, offerings (what can be bought now)
+//!                 ├ launch ── filters, launch templates (user data), CreateFleet in batches
+//!                 ├ instances ── read, list, tag, end
+//!                 └ interruption ── the queue's messages as notices
+//!                        │
+//!                   wire::Aws            every call as plain data: no SDK in sight
+//!                   ├ sdk::Sdk           the official SDK (cargo feature `sdk`)
+//!                   └ wire::scripted     answers from a table, for tests
+//! ```
+//!
+//! What is absent: pods, watches, writes to Kubernetes. This room answers the operator's questions; the operator acts.
+
+pub mod settings;
+pub mod wire;
