@@ -14,8 +14,8 @@ pub(crate) mod node;
 pub use desk::{Created, NodeDesk};
 
 use crate::choice::{Candidate, candidates, names_types};
-use kerf_cloud::clock::{Clock, Wait};
 use kerf_api::{KwokNodeClass, labels as api_labels};
+use kerf_cloud::clock::{Clock, Wait};
 use kerf_cloud::{
     Answer, ClassStatus, CloudError, CloudProvider, Instance, InstanceRef, LaunchOrder, NodeClassKind, RepairAction,
     RepairPolicy, TypesAsk,

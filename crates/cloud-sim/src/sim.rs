@@ -26,12 +26,12 @@ pub use options::{Faults, SimOptions, Span};
 pub use yard::{NewMachine, Yard};
 
 use crate::chance::Chance;
-use kerf_cloud::clock::Clock;
 use crate::{ec2_class, kwok};
 use account::Account;
 use fleet::{Due, EndingPace, Fleet, Loss, Machine};
 use kerf_api::{Ec2NodeClass, labels as api_labels};
 use kerf_cloud::aws::UnknownRegion;
+use kerf_cloud::clock::Clock;
 use kerf_cloud::{
     Answer, ClassStatus, CloudError, CloudProvider, Instance, InstanceRef, LaunchOrder, NodeClassKind, OfferingKey,
     RepairAction, RepairPolicy, TypesAsk,

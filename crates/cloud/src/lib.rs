@@ -18,7 +18,7 @@ pub mod provider;
 
 pub use aws::catalogue_date;
 pub use provider::{
-    Answer, Chore, ChoreAsk, ChoreReport, ClaimInUse, ClassStatus, CloudError, CloudProvider, InUse, Instance, InstanceRef,
-    LaunchOrder, NodeClassKind, NodeSeen, Notice, NoticeKind, OfferingKey, PoolInUse, RepairAction, RepairPolicy, Sample,
-    TypesAsk,
+    Answer, Chore, ChoreAsk, ChoreReport, ClaimInUse, ClassStatus, CloudError, CloudProvider, InUse, Instance,
+    InstanceRef, LaunchOrder, NodeClassKind, NodeSeen, Notice, NoticeKind, OfferingKey, PoolInUse, RepairAction,
+    RepairPolicy, Sample, TypesAsk,
 };

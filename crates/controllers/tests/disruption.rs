@@ -164,7 +164,7 @@ fn d0_25_an_empty_node_goes_when_consolidate_after_has_passed() {
     rehearsal.run_until("it has rested", 31, |rehearsal| is_consolidatable(rehearsal, "n1"));
     let rested = rehearsal.now();
     assert!((rested - born).get_seconds() >= 28, "{born} {rested}");
-    stays_for(&mut rehearsal, "n1", 14);
+    stays_for(&mut rehearsal, "n1", 4);
     waits_until_it_goes(&mut rehearsal, "n1", 2);
     assert!(is_tainted(&rehearsal, "n1"));
     let claim = rehearsal.get(&claim_path("n1")).unwrap();
@@ -295,7 +295,7 @@ fn node_uid(rehearsal: &Rehearsal, name: &str) -> Value {
 fn a_pod_that_arrives_between_the_two_looks_saves_the_node() {
     let mut rehearsal = stage(&json!({"consolidateAfter": "0s"}));
     add_node(&mut rehearsal, "n1");
-    rehearsal.run_for(10);
+    rehearsal.run_for(3);
     add_pod(&mut rehearsal, "p", "n1", &json!({}));
     stays_for(&mut rehearsal, "n1", 60);
     assert!(metric(
@@ -305,7 +305,7 @@ fn a_pod_that_arrives_between_the_two_looks_saves_the_node() {
     rehearsal.delete(&pod_path("p"));
     let emptied = rehearsal.now();
     waits_until_it_goes(&mut rehearsal, "n1", 20);
-    assert!((rehearsal.now() - emptied).get_seconds() >= 15, "the two looks are 15 s apart again");
+    assert!((rehearsal.now() - emptied).get_seconds() >= 5, "the two looks are 5 s apart again");
 }
 
 #[test]
@@ -362,7 +362,7 @@ fn a_node_that_was_chosen_for_a_pod_is_left_alone() {
     let disruption = json!({"consolidateAfter": "0s"});
     let mut rehearsal = stage_with(&disruption, Setup::default().with_duties(with_nominator));
     add_node(&mut rehearsal, "n1");
-    while rehearsal.now().strftime("%H:%M:%S").to_string().as_str() < "00:01:10" {
+    while rehearsal.now().strftime("%H:%M:%S").to_string().as_str() < "00:01:01" {
         stays_for(&mut rehearsal, "n1", 1);
     }
     assert!(has_event(&rehearsal, "DisruptionBlocked", "Node is nominated for a pending pod"));
@@ -419,9 +419,9 @@ fn what_a_forgotten_command_left_behind_is_taken_away_after_a_restart() {
 fn an_operator_that_dies_between_the_looks_begins_anew() {
     let mut rehearsal = stage(&json!({"consolidateAfter": "0s"}));
     add_node(&mut rehearsal, "n1");
-    rehearsal.run_for(10);
+    rehearsal.run_for(3);
     rehearsal.restart();
-    stays_for(&mut rehearsal, "n1", 14);
+    stays_for(&mut rehearsal, "n1", 4);
     waits_until_it_goes(&mut rehearsal, "n1", 3);
 }
 
@@ -473,7 +473,7 @@ fn a_pod_that_slips_in_while_its_node_is_being_marked_keeps_the_node() {
     WATCHED.iter().map(|(kind, _)| *kind).chain([Kind::NodeClass]).for_each(|kind| operator.wake(Wake::Synced(kind)));
     let then = UnixMillis(rehearsal.now().as_millisecond());
     assert_eq!(changes(operator.work(then).errands), []);
-    let then = UnixMillis(then.0 + 15_000);
+    let then = UnixMillis(then.0 + 5_000);
     let marks = changes(operator.work(then).errands);
     let paths: Vec<&str> = marks.iter().map(|(_, call)| call.path.as_str()).collect();
     assert_eq!(paths, ["/api/v1/nodes/n1", "/apis/karpenter.sh/v1/nodeclaims/n1/status"]);

@@ -67,7 +67,7 @@ pub(crate) fn add(
         Ok(requirement) => {
             // A pod that insists on an unknown label is refused with the same hint; all else would pass in silence.
             let is_silent = author == Author::Pool || (author == Author::Pod && requirement.allows_absence());
-            if let Some(meant) = rules.misspelt(written.key).filter(|_| is_silent) {
+            if is_silent && let Some(meant) = rules.misspelt(written.key) {
                 let message = format!("{:?} is not a label that is known here (typo of {meant:?}?)", written.key);
                 reader.note(format!("{field}.key"), message);
             }

@@ -2,21 +2,33 @@
 
 /// How many letters to insert, delete, change or swap to get from one to the other.
 pub fn letters_apart(a: &str, b: &str) -> usize {
+    letters_apart_within(a, b, usize::MAX).expect("nothing is further apart than that")
+}
+
+/// The same, or None as soon as it is known to be more than `most`. Claims are read again with every change of theirs, and
+/// most names differ in their first letters.
+fn letters_apart_within(a: &str, b: &str, most: usize) -> Option<usize> {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
+    let mut before_last: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=b.len()).collect();
     for i in 1..=a.len() {
-        let mut row = vec![i];
+        let mut row = Vec::with_capacity(b.len() + 1);
+        row.push(i);
         for j in 1..=b.len() {
-            let change = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            let mut best = change.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            let change = last[j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut best = change.min(last[j] + 1).min(row[j - 1] + 1);
             if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(rows[i - 2][j - 2] + 1);
+                best = best.min(before_last[j - 2] + 1);
             }
             row.push(best);
         }
-        rows.push(row);
+        // A swap reaches back two rows, never below both.
+        if row.iter().chain(&last).min().is_some_and(|least| *least > most) {
+            return None;
+        }
+        before_last = std::mem::replace(&mut last, row);
     }
-    rows[a.len()][b.len()]
+    Some(last[b.len()]).filter(|distance| *distance <= most)
 }
 
 /// A known key with so few other letters that the user probably meant it.
@@ -29,8 +41,8 @@ pub fn misspelt<'k>(key: &str, known: impl Iterator<Item = &'k str>) -> Option<&
         if known.len().abs_diff(key.len()) > 3 {
             return None;
         }
-        let distance = letters_apart(key, known);
-        (distance <= (last_part(known).len() / 3).min(3)).then_some((distance, known))
+        let distance = letters_apart_within(key, known, (last_part(known).len() / 3).min(3))?;
+        Some((distance, known))
     });
     close.min().map(|(_, known)| known)
 }

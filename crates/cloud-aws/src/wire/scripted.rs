@@ -241,8 +241,11 @@ impl Aws for Scripted {
                     return Err(missing("ec2:CreateFleet", code, &config.template_name));
                 }
             }
-            let ways: Vec<(&FleetConfig, &FleetOverride)> =
-                order.configs.iter().flat_map(|config| config.overrides.iter().map(move |over| (config, over))).collect();
+            let ways: Vec<(&FleetConfig, &FleetOverride)> = order
+                .configs
+                .iter()
+                .flat_map(|config| config.overrides.iter().map(move |over| (config, over)))
+                .collect();
             let is_dry = |over: &FleetOverride| {
                 let key = (order.capacity_type.clone(), over.instance_type.clone(), over.zone.clone());
                 account.sold_out.contains(&key)
@@ -372,7 +375,8 @@ impl Aws for Scripted {
 
     fn get_products(&self, query: PriceQuery) -> Reply<Vec<ListPrice>> {
         self.answer("pricing:GetProducts", format!("{query:?}"), |account| {
-            let is_metal = |price: &&ListPrice| price.instance_type.contains("metal") == (query == PriceQuery::BareMetal);
+            let is_metal =
+                |price: &&ListPrice| price.instance_type.contains("metal") == (query == PriceQuery::BareMetal);
             Ok(account.list_prices.iter().filter(is_metal).cloned().collect())
         })
     }
@@ -465,7 +469,11 @@ impl Aws for Scripted {
         self.answer("sts:DecodeAuthorizationMessage", encoded.clone(), |account| {
             let found = account.decoded.get(&encoded).cloned();
             found.ok_or_else(|| {
-                Failure::new("sts:DecodeAuthorizationMessage", "InvalidAuthorizationMessageException", "cannot be decoded")
+                Failure::new(
+                    "sts:DecodeAuthorizationMessage",
+                    "InvalidAuthorizationMessageException",
+                    "cannot be decoded",
+                )
             })
         })
     }

@@ -1,7 +1,7 @@
 //! What the kwok provider asks of the cluster. The shell answers over a client, a test from memory.
 
-use kerf_cloud::clock::Wait;
 use kerf_cloud::Answer;
+use kerf_cloud::clock::Wait;
 use serde_json::Value;
 
 /// The clerk who files Node objects.

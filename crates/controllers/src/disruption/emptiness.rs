@@ -1,6 +1,6 @@
 //! Emptiness: nodes that nobody would miss go, all at once as far as budgets let them.
 //!
-//! A node is taken when two looks, 15 s apart, both find it empty: a pod that is on its way has that long to arrive.
+//! A node is taken when two looks, 5 s apart, both find it empty: a pod that is on its way has that long to arrive.
 
 use super::candidate::Candidate;
 use super::cost;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// Between the first look and the deed.
-pub const VALIDATION_MS: i64 = 15_000;
+pub const VALIDATION_MS: i64 = 5_000;
 
 /// Why a candidate is not removed as empty.
 #[derive(Debug, Clone, PartialEq, Eq)]

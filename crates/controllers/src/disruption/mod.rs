@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! nodeclaim.disruption   claims ─▶ condition Consolidatable
-//! disruption             claims, nodes, pods ─▶ candidate (or Block) ─▶ emptiness (or Unfit) ─▶ seen 15 s ─▶ budgets ─▶ Commands
+//! disruption             claims, nodes, pods ─▶ candidate (or Block) ─▶ emptiness (or Unfit) ─▶ seen 5 s ─▶ budgets ─▶ Commands
 //! disruption.queue       Commands ─▶ taint, condition DisruptionReason ─▶ delete the claim; or give the node back
 //! ```
 //!

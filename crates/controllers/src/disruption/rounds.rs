@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! every 10 s: all claims          ┐
-//! a claim, node or pod changed:   ├─▶ look ─▶ eligible since when? ─▶ 15 s on, looked at again ─▶ within budgets ─▶ command
+//! a claim, node or pod changed:   ├─▶ look ─▶ eligible since when? ─▶ 5 s on, looked at again ─▶ within budgets ─▶ command
 //!   its claim, once a second      ┘
 //! ```
 //!

@@ -1,12 +1,13 @@
-//! Follows one kind: lists it in pages, then watches, and starts again when the thread is lost.
+//! Follows one kind: a watch that begins with everything there is, and starts again when the thread is lost.
 //!
 //! ```text
-//! list ──▶ Observed …, then Synced (first time) or Relisted ──▶ watch ──▶ Observed, Gone
-//!  ▲                                                             │ ended: resume from the last version
-//!  └─────────────────────── 410 Gone, or the kind went away ◀────┘
+//! everything ──▶ Observed …, then Synced (first time) or Relisted ──▶ changes ──▶ Observed, Gone
+//!  ▲                                                                   │ ended: resume from the last version
+//!  └─────────────────────────── 410 Gone, or the kind went away ◀──────┘
 //! ```
 //!
-//! Objects are read one by one, straight from the text of the page or line: a page is the most that is held.
+//! A server that cannot begin a watch so (before 1.32, or told not to) is asked for a list in pages. Objects are read one by one,
+//! straight from the text of the line or page: that is the most that is held.
 
 use super::caller::{Trouble, fetch, open};
 use super::health::{Health, MISSING};
@@ -32,6 +33,8 @@ const RETRY_FIRST: Duration = Duration::from_millis(500);
 const RETRY_MOST: Duration = Duration::from_secs(30);
 /// A definition that is not there may be applied at any moment.
 const MISSING_RETRY: Duration = Duration::from_secs(2);
+/// A server that says nothing for so long in the middle of what is there does not know how to end it.
+const BEGINNING_SILENCE: Duration = Duration::from_secs(10);
 /// A watch that ends sooner than this without a word is not resumed at once.
 const TOO_SHORT: Duration = Duration::from_secs(1);
 
@@ -51,6 +54,8 @@ pub(super) struct Follower {
     health: Arc<Health>,
     /// Node classes are one kind to the operator, however many a provider has: they are synced with the last of them.
     classes_left: Arc<AtomicUsize>,
+    /// Whether the server can begin a watch with what is there.
+    can_begin_with_all: bool,
     /// Whether anything was shown to the operator before.
     has_shown: bool,
     is_synced: bool,
@@ -66,8 +71,16 @@ enum Break {
         verb: &'static str,
         trouble: Trouble,
     },
+    /// The server does not begin watches with what is there.
+    NeedsList,
     /// The operator is not there any more.
     Nobody,
+}
+
+/// Where a watch begins.
+enum Start {
+    Everything,
+    After(String),
 }
 
 impl Follower {
@@ -85,6 +98,7 @@ impl Follower {
             inbox,
             health,
             classes_left,
+            can_begin_with_all: true,
             has_shown: false,
             is_synced: false,
             classes: BTreeSet::new(),
@@ -98,8 +112,9 @@ impl Follower {
         let mut wait = RETRY_FIRST;
         loop {
             let outcome = match version.take() {
+                None if self.can_begin_with_all => self.watch(Start::Everything).await,
                 None => self.list().await,
-                Some(from) => self.watch(from).await,
+                Some(from) => self.watch(Start::After(from)).await,
             };
             match outcome {
                 Ok(next) => {
@@ -108,6 +123,7 @@ impl Follower {
                     self.told = None;
                 }
                 Err((_, Break::Nobody)) => return,
+                Err((_, Break::NeedsList)) => self.can_begin_with_all = false,
                 Err((resume, Break::Trouble { verb, trouble })) => {
                     let is_expired = trouble == Trouble::Expired;
                     let is_missing = trouble == Trouble::Missing;
@@ -182,28 +198,48 @@ impl Follower {
         self.wake(Wake::Synced(kind)).await
     }
 
-    /// Shows what changes from a version on. Answers the version from which to go on when the server has ended the watch.
-    async fn watch(&mut self, from: String) -> Result<String, (Option<String>, Break)> {
+    /// Shows what changes, after everything there is or after a version. Answers the version from which to go on when the server
+    /// has ended the watch.
+    async fn watch(&mut self, start: Start) -> Result<String, (Option<String>, Break)> {
         let begun = Instant::now();
         // Watches that began together do not end together.
         let seconds = 240 + self.source.resource.plural.bytes().fold(0, |sum, byte| (sum + u64::from(byte)) % 45);
-        let path = format!(
-            "{}?watch=1&allowWatchBookmarks=true&timeoutSeconds={seconds}&resourceVersion={from}",
-            self.source.resource.collection()
-        );
-        let mut version = from;
-        let trouble = |version: &String, trouble| (Some(version.clone()), Break::Trouble { verb: "watch", trouble });
-        let mut body = open(&self.client, "GET", &path, "", Vec::new())
-            .await
-            .map_err(|failure| trouble(&version, Trouble::of(failure)))?;
-        self.health.has(self.source.resource.plural);
+        let collection = self.source.resource.collection();
+        let (place, version) = match start {
+            Start::Everything => ("sendInitialEvents=true&resourceVersionMatch=NotOlderThan".to_owned(), String::new()),
+            Start::After(version) => (format!("resourceVersion={version}"), version),
+        };
+        let path = format!("{collection}?watch=1&allowWatchBookmarks=true&timeoutSeconds={seconds}&{place}");
+        // Keys are gathered only when something may have to be forgotten.
+        let mut thread = Thread { is_beginning: version.is_empty(), present: self.has_shown.then(Vec::new), version };
+        let mut body = match open(&self.client, "GET", &path, "", Vec::new()).await {
+            Ok(body) => body,
+            Err(failure) => {
+                let trouble = Trouble::of(failure);
+                let is_not_understood = matches!(trouble, Trouble::Other { status: 400 | 422, .. });
+                return Err(match thread.is_beginning && is_not_understood {
+                    true => (None, Break::NeedsList),
+                    false => (thread.resume(), Break::Trouble { verb: "watch", trouble }),
+                });
+            }
+        };
+        if !thread.is_beginning {
+            self.health.has(self.source.resource.plural);
+        }
         let mut line = Vec::new();
         let mut is_silent = true;
-        while let Some(frame) = body.frame().await {
+        loop {
+            let frame = if thread.is_beginning {
+                let frame = tokio::time::timeout(BEGINNING_SILENCE, body.frame()).await;
+                frame.map_err(|_| (None, Break::NeedsList))?
+            } else {
+                body.frame().await
+            };
             let frame = match frame {
-                Ok(frame) => frame,
+                None => break,
+                Some(Ok(frame)) => frame,
                 // Connections break; going on from the last version loses nothing.
-                Err(error) => {
+                Some(Err(error)) => {
                     tracing::debug!(kind = %self.source.kind, error = %error, "a watch broke");
                     break;
                 }
@@ -215,13 +251,13 @@ impl Follower {
                 let (head, tail) = rest.split_at(end);
                 // Most lines lie within one frame, and need not be copied.
                 let outcome = if line.is_empty() {
-                    self.event(head, &mut version).await
+                    self.event(head, &mut thread).await
                 } else {
                     line.extend_from_slice(head);
                     let whole = std::mem::take(&mut line);
-                    self.event(&whole, &mut version).await
+                    self.event(&whole, &mut thread).await
                 };
-                outcome.map_err(|stop| (Some(version.clone()), stop))?;
+                outcome.map_err(|stop| (thread.resume(), stop))?;
                 rest = &tail[1..];
             }
             line.extend_from_slice(rest);
@@ -229,10 +265,16 @@ impl Follower {
         if is_silent && begun.elapsed() < TOO_SHORT {
             tokio::time::sleep(TOO_SHORT).await;
         }
-        Ok(version)
+        match thread.resume() {
+            Some(version) => Ok(version),
+            None => {
+                let message = "the connection ended before everything was seen".to_owned();
+                Err((None, Break::Trouble { verb: "list", trouble: Trouble::Unreachable { message } }))
+            }
+        }
     }
 
-    async fn event(&mut self, line: &[u8], version: &mut String) -> Result<(), Break> {
+    async fn event(&mut self, line: &[u8], thread: &mut Thread) -> Result<(), Break> {
         if line.is_empty() {
             return Ok(());
         }
@@ -253,27 +295,41 @@ impl Follower {
                 self.classes.remove(&key);
                 let at = stub.metadata.resource_version.as_deref().and_then(|text| text.parse().ok());
                 self.wake(Wake::Gone(key, at)).await?;
-                remember(version, stub.metadata.resource_version);
+                remember(&mut thread.version, stub.metadata.resource_version);
             }
             "BOOKMARK" => {
                 let stub: Stub<'_> =
                     serde_json::from_str(event.object.get()).map_err(|error| unreadable("watch", &error))?;
-                remember(version, stub.metadata.resource_version);
+                if thread.is_beginning {
+                    // A server that sends other bookmarks first has not understood where to begin.
+                    if !stub.metadata.annotations.is_some_and(|annotations| annotations.is_end == "true") {
+                        return Err(Break::NeedsList);
+                    }
+                    thread.is_beginning = false;
+                    self.listed(thread.present.take()).await?;
+                }
+                remember(&mut thread.version, stub.metadata.resource_version);
             }
             _ => {
                 let text = event.object.get();
                 let seen = match Object::parse(self.source.kind, text.as_bytes()) {
                     Ok(object) => {
                         let seen = object.metadata().resource_version.clone();
+                        if let Some(present) = &mut thread.present {
+                            present.push(object.key());
+                        }
                         self.observed(object).await?;
                         seen
                     }
                     Err(error) => {
                         let stub = self.unread(text, error).await?;
+                        if let (Some(present), Some(stub)) = (&mut thread.present, &stub) {
+                            present.push(self.key(stub));
+                        }
                         stub.and_then(|stub| stub.resource_version.map(Cow::into_owned))
                     }
                 };
-                remember(version, seen.map(Cow::Owned));
+                remember(&mut thread.version, seen.map(Cow::Owned));
             }
         }
         Ok(())
@@ -380,6 +436,21 @@ fn words(verb: &str, resource: &Resource, trouble: &Trouble) -> String {
     }
 }
 
+/// How far a watch has come.
+struct Thread {
+    version: String,
+    /// Until everything that was there has been shown.
+    is_beginning: bool,
+    present: Option<Vec<ObjectKey>>,
+}
+
+impl Thread {
+    /// From where another watch can go on; None when this one did not come so far.
+    fn resume(&self) -> Option<String> {
+        (!self.is_beginning && !self.version.is_empty()).then(|| self.version.clone())
+    }
+}
+
 fn unreadable(verb: &'static str, error: &serde_json::Error) -> Break {
     let message = format!("the answer is not as expected: {error}");
     Break::Trouble { verb, trouble: Trouble::Unreachable { message } }
@@ -445,6 +516,15 @@ struct StubMeta<'a> {
     namespace: Option<Cow<'a, str>>,
     #[serde(default, borrow, rename = "resourceVersion")]
     resource_version: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    annotations: Option<StubAnnotations<'a>>,
+}
+
+#[derive(Deserialize)]
+struct StubAnnotations<'a> {
+    /// On the bookmark after the last of what was there.
+    #[serde(default, borrow, rename = "k8s.io/initial-events-end")]
+    is_end: Cow<'a, str>,
 }
 
 #[derive(Default, Deserialize)]

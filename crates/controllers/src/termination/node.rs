@@ -29,6 +29,8 @@ const BACKOFF_MS: (i64, i64) = (100, 10_000);
 const DRAIN_AT_LEAST_MS: i64 = 5_000;
 const VOLUMES_AGAIN_MS: i64 = 1_000;
 const MACHINE_AGAIN_MS: i64 = 5_000;
+/// The first time it is asked again sooner: some clouds end a machine at once.
+const MACHINE_SOON_MS: i64 = 1_000;
 
 const DRAINED: &str = "Drained";
 const VOLUMES_DETACHED: &str = "VolumesDetached";
@@ -52,6 +54,8 @@ struct Going {
     asked_at: Option<UnixMillis>,
     /// When the cloud was last asked to end the machine, and said that it would.
     ending_at: Option<UnixMillis>,
+    /// How long to wait until it is asked again.
+    ask_after_ms: i64,
     /// The cloud has no such machine: nothing is left to wait for.
     has_no_machine: bool,
 }
@@ -155,6 +159,7 @@ impl Duty for NodeTermination {
                 None
             }
             (_, Outcome::Cloud(Ok(_))) => {
+                going.ask_after_ms = if going.ending_at.is_none() { MACHINE_SOON_MS } else { MACHINE_AGAIN_MS };
                 going.ending_at = Some(desk.now);
                 None
             }
@@ -261,7 +266,7 @@ impl NodeTermination {
             (Stage::Waiting(until), _) => return earlier(again, until),
             (Stage::Empty, Some(claim)) => {
                 let provider_id = claim_provider_id(claim).expect("a node finds its claim by this id");
-                let end_at = going.ending_at.map_or(desk.now, |at| UnixMillis(at.0 + MACHINE_AGAIN_MS));
+                let end_at = going.ending_at.map_or(desk.now, |at| UnixMillis(at.0 + going.ask_after_ms));
                 if end_at > desk.now {
                     return earlier(again, Some(end_at));
                 }

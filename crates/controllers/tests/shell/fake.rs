@@ -1,4 +1,5 @@
-//! A server that answers as it is told. What it is told nothing about is an empty list, or a watch on which nothing happens.
+//! A server that answers as it is told. What it is told nothing about is an empty list, or a watch on which nothing happens. It is an old
+//! one: it does not begin watches with what is there. Servers that do are the embedded and the real one.
 
 use kerf_controllers::shell::{PageRequest, Pages, Reply, serve};
 use kube::{Client, Config};
@@ -42,12 +43,20 @@ impl Fake {
             let (path, query) = (uri.path().to_owned(), uri.query().unwrap_or_default().to_owned());
             let is_watch = query.contains("watch=1");
             log.lock().unwrap().push(format!("{method} {uri}"));
-            let mut counts = counts.lock().unwrap();
-            let count = counts.entry((method.clone(), path.clone(), is_watch)).or_default();
-            let nth = *count;
-            *count += 1;
-            let told = answer(Asked { method, path, query, is_watch, nth });
+            let is_too_new = query.contains("sendInitialEvents");
+            let told = (!is_too_new).then(|| {
+                let mut counts = counts.lock().unwrap();
+                let count = counts.entry((method.clone(), path.clone(), is_watch)).or_default();
+                let nth = *count;
+                *count += 1;
+                answer(Asked { method, path, query, is_watch, nth })
+            });
             async move {
+                let Some(told) = told else {
+                    let message =
+                        "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled";
+                    return Reply::json(422, format!(r#"{{"kind":"Status","code":422,"message":"{message}"}}"#));
+                };
                 match told.await {
                     Some(reply) => reply,
                     None if is_watch => std::future::pending().await,

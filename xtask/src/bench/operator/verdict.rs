@@ -69,15 +69,15 @@ impl Line {
     }
 }
 
-/// The gate promises one thing: that pods run sooner.
+/// Told, not judged: kwok's nodes are ready as they register, so that there is no time for the gate to save here.
 fn side_by_side(rows: &[Row]) -> Verdict {
     let found = rows.iter().find(|row| row.name == TO_RUNNING).and_then(|row| row.early_binding);
     Verdict {
-        claim: format!("{TO_RUNNING}: sooner with EarlyBinding than without"),
-        holds: found.map(|side| side.on.median_seconds < side.off.median_seconds),
+        claim: format!("{TO_RUNNING}: with EarlyBinding beside without"),
+        holds: None,
         found: found.map_or("not measured".to_owned(), |side| {
             format!(
-                "median {:.1} s instead of {:.1} s, 95th of a hundred {:.1} s instead of {:.1} s",
+                "median {:.1} s beside {:.1} s, 95th of a hundred {:.1} s beside {:.1} s",
                 side.on.median_seconds, side.off.median_seconds, side.on.p95_seconds, side.off.p95_seconds
             )
         }),
@@ -129,10 +129,12 @@ mod tests {
     }
 
     #[test]
-    fn early_binding_is_judged_by_the_median() {
+    fn early_binding_is_told_beside_its_absence_and_not_judged() {
         let times = |median_seconds| ToRunning { median_seconds, p95_seconds: 9.0 };
         let mut found = row(TO_RUNNING, None, None);
         found.early_binding = Some(SideBySide { off: times(4.0), on: times(1.0) });
-        assert_eq!(holds(&[found], "sooner with EarlyBinding than without"), Some(true));
+        let verdict = side_by_side(&[found]);
+        assert_eq!(verdict.holds, None);
+        assert!(verdict.found.starts_with("median 1.0 s beside 4.0 s"), "{}", verdict.found);
     }
 }
