@@ -1,5 +1,7 @@
-//! What the operator was told about its AWS: settings that do not change while it runs.
+//! What the operator was told about its AWS: settings that do not change while it runs, and what was found out about the
+//! cluster that nodes join.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -30,7 +32,28 @@ pub struct Settings {
     /// The minor version of the API server, such as `1.35`, where EKS is not asked.
     pub kubernetes_version: String,
     /// The address of `kube-system/kube-dns`; None when there is no such service.
-    pub cluster_dns: Option<std::net::IpAddr>,
+    pub cluster_dns: Option<IpAddr>,
+}
+
+/// What a node needs to know of the cluster it joins. Found out once, and the version again now and then.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ClusterFacts {
+    pub endpoint: String,
+    /// Base64.
+    pub ca_bundle: String,
+    /// The range of service addresses; None while nobody has asked, or when EKS does not say.
+    pub service_cidr: Option<String>,
+    /// Such as `1.35`.
+    pub version: String,
+    /// The address of the cluster's name server.
+    pub dns: Option<IpAddr>,
+}
+
+impl ClusterFacts {
+    /// Whether pods and services have IPv6 addresses: the name server has one.
+    pub fn is_ipv6(&self) -> bool {
+        self.dns.is_some_and(|dns| dns.is_ipv6())
+    }
 }
 
 impl Default for Settings {
