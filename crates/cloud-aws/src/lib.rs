@@ -17,4 +17,5 @@
 pub mod classes;
 pub mod memory;
 pub mod settings;
+pub mod supply;
 pub mod wire;
