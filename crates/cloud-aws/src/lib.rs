@@ -14,6 +14,7 @@
 //!
 //! What is absent: pods, watches, writes to Kubernetes. This room answers the operator's questions; the operator acts.
 
+pub mod bootstrap;
 pub mod classes;
 pub mod memory;
 pub mod settings;
