@@ -19,4 +19,5 @@ pub mod classes;
 pub mod memory;
 pub mod settings;
 pub mod supply;
+pub mod templates;
 pub mod wire;
