@@ -28,12 +28,8 @@ use std::future::ready;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-pub const NODE_CLASS: NodeClassKind = NodeClassKind {
-    group: api_labels::KWOK_GROUP,
-    version: "v1alpha1",
-    kind: "KWOKNodeClass",
-    plural: "kwoknodeclasses",
-};
+pub const NODE_CLASS: NodeClassKind =
+    NodeClassKind::plain(api_labels::KWOK_GROUP, "v1alpha1", "KWOKNodeClass", "kwoknodeclasses");
 
 /// How long to wait before each further attempt to create a Node: at first as a client retries a conflict, then patiently, as a
 /// webhook that is down or a quota that is full may take a while.

@@ -45,7 +45,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub const EC2_NODE_CLASS: NodeClassKind =
-    NodeClassKind { group: api_labels::AWS_GROUP, version: "v1", kind: "EC2NodeClass", plural: "ec2nodeclasses" };
+    NodeClassKind::plain(api_labels::AWS_GROUP, "v1", "EC2NodeClass", "ec2nodeclasses");
 
 /// What a spot machine gets between the notice and its end.
 const SPOT_WARNING_MS: i64 = 120_000;

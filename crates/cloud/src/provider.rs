@@ -230,9 +230,18 @@ pub struct NodeClassKind {
     pub version: &'static str,
     pub kind: &'static str,
     pub plural: &'static str,
+    /// Keeps a class until what was made for it in the cloud is gone; None where nothing is made.
+    pub finalizer: Option<&'static str>,
+    /// Annotations of class and claim that hold the hash and the version of hashing; None where classes are not hashed.
+    pub hash: Option<(&'static str, &'static str)>,
 }
 
 impl NodeClassKind {
+    /// A kind for which nothing is made in the cloud, and which is not hashed.
+    pub const fn plain(group: &'static str, version: &'static str, kind: &'static str, plural: &'static str) -> Self {
+        Self { group, version, kind, plural, finalizer: None, hash: None }
+    }
+
     pub fn is(&self, reference: &NodeClassRef) -> bool {
         *reference.group == *self.group && *reference.kind == *self.kind
     }

@@ -28,12 +28,7 @@ impl CloudProvider for Resolver {
     }
 
     fn node_classes(&self) -> Vec<NodeClassKind> {
-        vec![NodeClassKind {
-            group: "karpenter.kwok.sh",
-            version: "v1alpha1",
-            kind: "KWOKNodeClass",
-            plural: "kwoknodeclasses",
-        }]
+        vec![NodeClassKind::plain("karpenter.kwok.sh", "v1alpha1", "KWOKNodeClass", "kwoknodeclasses")]
     }
 
     fn well_known_labels(&self) -> Vec<&'static str> {

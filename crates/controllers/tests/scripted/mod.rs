@@ -69,7 +69,7 @@ impl CloudProvider for ScriptedCloud {
 
     fn node_classes(&self) -> Vec<NodeClassKind> {
         let (group, version) = ("karpenter.kwok.sh", "v1alpha1");
-        vec![NodeClassKind { group, version, kind: "KWOKNodeClass", plural: "kwoknodeclasses" }]
+        vec![NodeClassKind::plain(group, version, "KWOKNodeClass", "kwoknodeclasses")]
     }
 
     fn well_known_labels(&self) -> Vec<&'static str> {
