@@ -14,10 +14,17 @@
 //!
 //! What is absent: pods, watches, writes to Kubernetes. This room answers the operator's questions; the operator acts.
 
+pub mod batch;
 pub mod bootstrap;
+#[cfg(any(test, feature = "testing"))]
+pub mod by_hand;
 pub mod classes;
+pub mod instances;
 pub mod memory;
 pub mod settings;
 pub mod supply;
+pub mod tally;
 pub mod templates;
+#[cfg(test)]
+mod testing;
 pub mod wire;

@@ -201,6 +201,8 @@ pub struct FleetOrder {
     /// On instance, volume and fleet alike.
     pub tags: Tags,
     pub dry_run: bool,
+    /// A request that EC2 has seen under this token is not carried out again: it gets the answer of the first one.
+    pub client_token: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
