@@ -22,9 +22,6 @@ use clap::{CommandFactory, FromArgMatches};
 use std::io::Write;
 use std::process::ExitCode;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// What the exit status says. `--help` tells the user the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {

@@ -36,6 +36,8 @@ const REFUSAL_QUIET_MS: i64 = 300_000;
 
 pub struct Provisioning {
     window: Window,
+    /// Everything has been seen once, and nothing was decided yet.
+    has_just_begun: bool,
     /// The thought that is being thought.
     pending: Option<Pending>,
     /// Claims whose creation has not been answered.
@@ -62,6 +64,7 @@ impl Default for Provisioning {
     fn default() -> Self {
         Self {
             window: Window::default(),
+            has_just_begun: false,
             pending: None,
             creating: BTreeSet::new(),
             last: None,
@@ -125,7 +128,10 @@ impl Duty for Provisioning {
                     self.window.trigger(&key.to_string().into());
                 }
             }
-            Change::Synced => self.window.trigger(&"synced".into()),
+            Change::Synced => {
+                self.window.trigger(&"synced".into());
+                self.has_just_begun = true;
+            }
         }
     }
 
@@ -140,6 +146,11 @@ impl Duty for Provisioning {
         }
         desk.nominations.tidy(now);
         self.window.settle(now);
+        if std::mem::take(&mut self.has_just_begun) {
+            // Pods that waited before we came have had their company.
+            let newest = desk.world.pods().filter(|pod| pod.is_waiting).map(|pod| pod.created).max();
+            self.window.is_quiet_since(newest.unwrap_or(now));
+        }
         if !desk.world.is_synced() || self.pending.is_some() || !self.creating.is_empty() {
             return None;
         }

@@ -81,6 +81,13 @@ impl Window {
         }
     }
 
+    /// Nothing new has come since then, whenever it was heard of.
+    pub(super) fn is_quiet_since(&mut self, then: UnixMillis) {
+        if let Some(open) = &mut self.open {
+            open.last_new = open.last_new.min(then);
+        }
+    }
+
     pub(super) fn state(&self, now: UnixMillis, idle_ms: i64, max_ms: i64) -> State {
         let Some(open) = &self.open else {
             return self.again_at.map_or(State::Empty, State::Waiting);
@@ -156,6 +163,16 @@ mod tests {
             }
         }
         panic!("it never closed");
+    }
+
+    #[test]
+    fn what_waited_before_it_was_heard_of_need_not_wait_again() {
+        let mut window = Window::default();
+        told(&mut window, "a", 5_000);
+        window.is_quiet_since(at(4_400));
+        assert_eq!(window.state(at(5_000), 1_000, 10_000), State::Waiting(at(5_400)));
+        window.is_quiet_since(at(1_000));
+        assert_eq!(window.state(at(5_000), 1_000, 10_000), State::Closed { opened: at(5_000) });
     }
 
     #[test]

@@ -46,7 +46,7 @@ use tokio::task::JoinSet;
 use watch::Source;
 
 /// Wakes that may wait for the operator. A pod with everything on it is some 10 KB, so a full inbox is a few megabytes.
-const INBOX_MAX: usize = 512;
+const INBOX_MAX: usize = 128;
 
 /// How long errands under way may take when the process is asked to end.
 const GRACE: Duration = Duration::from_secs(20);
