@@ -14,6 +14,7 @@
 //!
 //! What is absent: pods, watches, writes to Kubernetes. This room answers the operator's questions; the operator acts.
 
+pub mod advice;
 pub mod batch;
 pub mod bootstrap;
 #[cfg(any(test, feature = "testing"))]
