@@ -1,38 +1,17 @@
 use super::*;
+use crate::by_hand::HandClock;
 use crate::wire::TemplateData;
 use crate::wire::scripted::Scripted;
 use base64::Engine as _;
-use kerf_cloud::clock::Wait;
 use kerf_model::{
-    ClaimName, Effect, Labels, Money, NodeClassRef, Quantity, Requirement, Requirements, Resources, Taint, UnixMillis,
+    ClaimName, Effect, Labels, Money, NodeClassRef, Quantity, Requirement, Requirements, Resources, Taint,
 };
 use serde_json::{Value, json};
-use std::sync::atomic::AtomicI64;
 use std::task::{Context, Poll, Waker};
 
 mod contents;
 mod life;
 mod names;
-
-/// A clock that moves when told.
-#[derive(Clone, Default)]
-struct HandClock(Arc<AtomicI64>);
-
-impl HandClock {
-    fn advance(&self, seconds: i64) {
-        self.0.fetch_add(seconds * 1_000, Ordering::SeqCst);
-    }
-}
-
-impl Clock for HandClock {
-    fn now(&self) -> UnixMillis {
-        UnixMillis(self.0.load(Ordering::SeqCst))
-    }
-
-    fn sleep(&self, _: Duration) -> Wait {
-        Box::pin(std::future::pending())
-    }
-}
 
 /// Every call is answered at once, so one look is enough.
 fn now<T>(future: impl Future<Output = T>) -> T {

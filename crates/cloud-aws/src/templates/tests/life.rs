@@ -25,6 +25,10 @@ impl Stage {
         now(self.templates.sweep(&self.wire))
     }
 
+    fn advance(&self, seconds: u64) {
+        self.clock.advance(Duration::from_secs(seconds));
+    }
+
     /// How often each call was made: describe, create, delete.
     fn calls(&self) -> (usize, usize, usize) {
         let count = |action| self.wire.count(action);
@@ -44,6 +48,20 @@ fn a_template_is_looked_up_and_made_once() {
 }
 
 #[test]
+fn who_makes_templates_waits_for_who_is_at_it() {
+    let stage = Stage::new();
+    let wants = stage.launch.wants();
+    let mut second = Box::pin(stage.templates.ensure_all(&stage.wire, &wants));
+    let mut look = || second.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    let first = now(stage.templates.turn.lock());
+    assert!(look().is_pending());
+    assert_eq!(stage.calls(), (0, 0, 0));
+    drop(first);
+    assert!(matches!(look(), Poll::Ready(Ok(_))));
+    assert_eq!(stage.calls(), (1, 1, 0));
+}
+
+#[test]
 fn a_template_that_exists_is_used_and_not_made_again() {
     let stage = Stage::new();
     let first = stage.ensure().unwrap();
@@ -55,11 +73,11 @@ fn a_template_that_exists_is_used_and_not_made_again() {
 fn a_template_lives_as_long_as_it_is_used_and_a_minute_more() {
     let stage = Stage::new();
     stage.ensure().unwrap();
-    stage.clock.advance(50);
+    stage.advance(50);
     stage.ensure().unwrap();
-    stage.clock.advance(59);
+    stage.advance(59);
     assert_eq!((stage.sweep(), stage.n_left()), (Ok(0), 1));
-    stage.clock.advance(1);
+    stage.advance(1);
     assert_eq!((stage.sweep(), stage.n_left()), (Ok(1), 0));
     assert_eq!(stage.sweep(), Ok(0));
     stage.ensure().unwrap();
@@ -71,7 +89,7 @@ fn a_template_that_was_deleted_behind_our_back_is_no_fault() {
     let stage = Stage::new();
     stage.ensure().unwrap();
     stage.wire.account().templates.clear();
-    stage.clock.advance(60);
+    stage.advance(60);
     assert_eq!(stage.sweep(), Ok(1));
 }
 
@@ -79,12 +97,12 @@ fn a_template_that_was_deleted_behind_our_back_is_no_fault() {
 fn a_template_that_cannot_be_deleted_is_tried_again_and_meanwhile_used() {
     let stage = Stage::new();
     stage.ensure().unwrap();
-    stage.clock.advance(60);
+    stage.advance(60);
     let failure = Failure::new("ec2:DeleteLaunchTemplate", "InternalError", "an internal error");
     stage.wire.fail_next(failure.clone());
     assert_eq!(stage.sweep(), Err(failure));
     stage.ensure().unwrap();
-    stage.clock.advance(60);
+    stage.advance(60);
     assert_eq!((stage.sweep(), stage.calls()), (Ok(1), (1, 1, 2)));
 }
 
@@ -93,13 +111,13 @@ fn a_denied_deletion_is_not_asked_for_every_minute() {
     let stage = Stage::new();
     stage.ensure().unwrap();
     stage.wire.fail_always(Failure::new("ec2:DeleteLaunchTemplate", "UnauthorizedOperation", "not allowed"));
-    stage.clock.advance(60);
+    stage.advance(60);
     assert!(stage.sweep().is_err());
     for _ in 0..9 {
-        stage.clock.advance(60);
+        stage.advance(60);
         assert_eq!(stage.sweep(), Ok(0));
     }
-    stage.clock.advance(60);
+    stage.advance(60);
     assert!(stage.sweep().is_err());
 }
 
@@ -127,7 +145,7 @@ fn what_an_earlier_operator_left_goes_after_a_minute() {
     }
     let stage = Stage { wire: earlier.wire.clone(), ..Stage::new() };
     now(stage.templates.hydrate(&stage.wire)).unwrap();
-    stage.clock.advance(60);
+    stage.advance(60);
     assert_eq!(stage.sweep(), Ok(1));
     let left: Vec<String> = stage.wire.account().templates.iter().map(|(it, _)| it.name.clone()).collect();
     assert_eq!(left, ["karpenter.k8s.aws/1", "made-by-hand"]);
@@ -146,7 +164,7 @@ fn the_end_of_a_class_takes_all_its_templates_and_no_others() {
     let left: Vec<String> = stage.wire.account().templates.iter().map(|(it, _)| it.name.clone()).collect();
     assert_eq!(left, [kept[0].name.clone()]);
     assert_eq!(stage.templates.user_data_bytes().into_keys().collect::<Vec<_>>(), ["others"]);
-    stage.clock.advance(60);
+    stage.advance(60);
     assert_eq!(stage.sweep(), Ok(1), "only the other one was still known");
 }
 
