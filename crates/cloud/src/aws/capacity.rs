@@ -54,14 +54,18 @@ fn memory(facts: &TypeFacts, class: &NodeClassFacts) -> Quantity {
     Quantity::from_mebibytes(advertised - lost)
 }
 
-fn pods(facts: &TypeFacts, class: &NodeClassFacts) -> i64 {
-    let limit = match class.kubelet.max_pods {
-        Some(max_pods) => i64::from(max_pods),
-        None if class.ami_family.limits_pods_by_interfaces() => {
-            pods_by_interfaces(facts, class, class.reserved_interfaces)
-        }
-        None => DEFAULT_PODS,
-    };
+/// How many pods the family takes where the class does not say.
+pub fn default_pods(facts: &TypeFacts, class: &NodeClassFacts) -> i64 {
+    if class.ami_family.limits_pods_by_interfaces() {
+        pods_by_interfaces(facts, class, class.reserved_interfaces)
+    } else {
+        DEFAULT_PODS
+    }
+}
+
+/// How many pods a node of the type takes.
+pub fn pods(facts: &TypeFacts, class: &NodeClassFacts) -> i64 {
+    let limit = class.kubelet.max_pods.map_or_else(|| default_pods(facts, class), i64::from);
     match class.kubelet.pods_per_core {
         Some(per_core) if per_core > 0 && class.ami_family.honours_pods_per_core() => {
             limit.min(i64::from(per_core) * i64::from(facts.vcpus))

@@ -2,6 +2,7 @@
 //!
 //! The types are read once; the lines of a region only when that region is asked for.
 
+use super::class::PlacementStrategy;
 use super::facts::{Accelerator, Gpu, Neuron, TypeFacts, ZoneOffer};
 use kerf_model::{Money, Text};
 use std::collections::BTreeMap;
@@ -51,7 +52,7 @@ pub fn type_facts(name: &str) -> Option<&'static TypeFacts> {
 }
 
 /// The types that a region sells and the zones that sell them, in order of name.
-pub(super) fn rows(region: &str) -> Result<impl Iterator<Item = (&'static TypeFacts, Vec<ZoneOffer>)>, UnknownRegion> {
+pub fn offers(region: &str) -> Result<impl Iterator<Item = (&'static TypeFacts, Vec<ZoneOffer>)>, UnknownRegion> {
     let block = CATALOGUE.region(region)?;
     Ok(block.lines.lines().map(|line| row(block, line).expect(WELL_FORMED)))
 }
@@ -144,6 +145,8 @@ fn type_line(line: &'static str) -> Option<(&'static str, TypeFacts)> {
             _ => None,
         })?,
         efa_interfaces: columns.next()?.parse().ok()?,
+        // The file marks only what differs between types: every one can be spread and partitioned.
+        placement: vec![PlacementStrategy::Partition, PlacementStrategy::Spread],
         ..TypeFacts::default()
     };
     set_flags(&mut facts, columns.next()?)?;
@@ -160,7 +163,7 @@ fn set_flags(facts: &mut TypeFacts, flags: &str) -> Option<()> {
             'e' => facts.encrypts_in_transit = true,
             'n' => facts.has_enclaves = true,
             'v' => facts.nests_virtualization = true,
-            'c' => facts.allows_cluster_placement = true,
+            'c' => facts.placement.push(PlacementStrategy::Cluster),
             'N' => facts.disk_is_nvme = true,
             'w' => has_limits = true,
             'E' => facts.has_ena = true,

@@ -67,6 +67,37 @@ impl AmiFamily {
         }
     }
 
+    /// The word before the `@` of an alias. One that is no alias leaves the class to itself.
+    pub(super) fn of_alias(word: &str) -> Self {
+        match word {
+            "al2" | "al2023" | "bottlerocket" | "windows2019" | "windows2022" | "windows2025" => Self::parse(word),
+            _ => Self::Custom,
+        }
+    }
+
+    pub const ALL: [Self; 7] = [
+        Self::Al2,
+        Self::Al2023,
+        Self::Bottlerocket,
+        Self::Windows2019,
+        Self::Windows2022,
+        Self::Windows2025,
+        Self::Custom,
+    ];
+
+    /// As a class spells it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Al2 => "AL2",
+            Self::Al2023 => "AL2023",
+            Self::Bottlerocket => "Bottlerocket",
+            Self::Windows2019 => "Windows2019",
+            Self::Windows2022 => "Windows2022",
+            Self::Windows2025 => "Windows2025",
+            Self::Custom => "Custom",
+        }
+    }
+
     pub(super) fn windows_build(self) -> Option<&'static str> {
         match self {
             Self::Windows2019 => Some("10.0.17763"),
@@ -114,6 +145,31 @@ pub struct KubeletFacts {
     pub system_reserved: Resources,
     /// By signal; only `memory.available` and `nodefs.available` count.
     pub eviction_hard: BTreeMap<Text, Threshold>,
+    /// Settings that are to be computed for each type. The arithmetic here does not see them: who evaluates them puts the
+    /// results into the fields above.
+    pub expressions: KubeletExpressions,
+}
+
+/// Where a class gives an expression instead of a number.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct KubeletExpressions {
+    pub max_pods: Option<Text>,
+    pub kube_reserved: BTreeMap<Text, Text>,
+    pub system_reserved: BTreeMap<Text, Text>,
+}
+
+impl KubeletExpressions {
+    pub fn is_empty(&self) -> bool {
+        self.iter().next().is_none()
+    }
+
+    /// Each with the path of its field under `spec`.
+    pub fn iter(&self) -> impl Iterator<Item = (String, &Text)> {
+        let max_pods = self.max_pods.iter().map(|text| ("kubelet.maxPods".to_owned(), text));
+        let kube = self.kube_reserved.iter().map(|(key, text)| (format!("kubelet.kubeReserved.{key}"), text));
+        let system = self.system_reserved.iter().map(|(key, text)| (format!("kubelet.systemReserved.{key}"), text));
+        max_pods.chain(kube).chain(system)
+    }
 }
 
 /// How much must stay free before the kubelet evicts.
@@ -153,12 +209,26 @@ pub struct BlockDevice {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NetworkInterface {
     pub card: u32,
+    /// Its place on the card.
+    pub device: u32,
     pub efa_only: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PlacementStrategy {
     Cluster,
     Partition,
     Spread,
+}
+
+impl PlacementStrategy {
+    /// As EC2 names it.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "cluster" => Some(Self::Cluster),
+            "partition" => Some(Self::Partition),
+            "spread" => Some(Self::Spread),
+            _ => None,
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! What EC2 says about an instance type, reduced to what nodes depend on.
 
+use super::class::PlacementStrategy;
 use kerf_model::{Money, Text};
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -20,6 +21,8 @@ pub struct TypeFacts {
     /// Branch interfaces for pods with security groups of their own; None when the limits of the type are not known.
     pub branch_interfaces: Option<u32>,
     pub network_cards: u32,
+    /// Interfaces of each card, in order of index; empty where only those of the default card are known.
+    pub card_interfaces: Vec<u32>,
     /// Baseline, over all cards.
     pub network_mbps: Option<u32>,
     /// Maximum; None unless the type is EBS-optimized by default.
@@ -37,7 +40,8 @@ pub struct TypeFacts {
     pub encrypts_in_transit: bool,
     pub has_enclaves: bool,
     pub nests_virtualization: bool,
-    pub allows_cluster_placement: bool,
+    /// The strategies of placement groups that take it.
+    pub placement: Vec<PlacementStrategy>,
     pub sells_on_demand: bool,
     pub sells_spot: bool,
 }

@@ -4,13 +4,13 @@ use super::class::NodeClassFacts;
 use super::facts::TypeFacts;
 use kerf_model::{Requirement, Requirements, labels as keys};
 
-pub(super) const ZONE_ID: &str = "topology.k8s.aws/zone-id";
+pub const ZONE_ID: &str = "topology.k8s.aws/zone-id";
+pub const RESERVATION_TYPE: &str = "karpenter.k8s.aws/capacity-reservation-type";
+pub const RESERVATION_INTERRUPTIBLE: &str = "karpenter.k8s.aws/capacity-reservation-interruptible";
+pub const PLACEMENT_GROUP_ID: &str = "karpenter.k8s.aws/placement-group-id";
+pub const PLACEMENT_GROUP_PARTITION: &str = "karpenter.k8s.aws/placement-group-partition";
 
-const RESERVATION: [&str; 3] = [
-    keys::AWS_RESERVATION_ID,
-    "karpenter.k8s.aws/capacity-reservation-type",
-    "karpenter.k8s.aws/capacity-reservation-interruptible",
-];
+const RESERVATION: [&str; 3] = [keys::AWS_RESERVATION_ID, RESERVATION_TYPE, RESERVATION_INTERRUPTIBLE];
 
 /// Everything but zones and capacity types, which the offerings decide. A label that the type lacks must not exist.
 pub(super) fn requirements(facts: &TypeFacts, region: &str, class: &NodeClassFacts) -> Requirements {
@@ -75,8 +75,8 @@ fn single_values(facts: &TypeFacts, region: &str, class: &NodeClassFacts) -> [(&
         ("karpenter.k8s.aws/instance-encryption-in-transit-supported", yes_no(facts.encrypts_in_transit)),
         ("karpenter.k8s.aws/nitro-sandbox", yes_no(facts.has_enclaves)),
         // The class's placement group, once one exists, is the provider's to add.
-        ("karpenter.k8s.aws/placement-group-id", None),
-        ("karpenter.k8s.aws/placement-group-partition", None),
+        (PLACEMENT_GROUP_ID, None),
+        (PLACEMENT_GROUP_PARTITION, None),
     ]
 }
 

@@ -21,7 +21,7 @@ fn every_line_of_every_region_can_be_read() {
     }
     for region in regions() {
         let known = zones(region).expect(region);
-        let rows: Vec<_> = catalogue::rows(region).expect(region).collect();
+        let rows: Vec<_> = offers(region).expect(region).collect();
         assert!(rows.len() > 200, "{region} has {}", rows.len());
         assert!(rows.is_sorted_by(|(a, _), (b, _)| a.name < b.name), "{region}");
         for (facts, offers) in rows {
@@ -145,7 +145,7 @@ fn a_type_that_the_class_cannot_use_has_no_available_offering() {
     let tracking = NodeClassFacts { connection_tracking: true, ..NodeClassFacts::default() };
     let nested = NodeClassFacts { nested_virtualization: true, ..NodeClassFacts::default() };
     let efa = NodeClassFacts {
-        network_interfaces: vec![NetworkInterface { card: 0, efa_only: true }],
+        network_interfaces: vec![NetworkInterface { card: 0, device: 0, efa_only: true }],
         ..NodeClassFacts::default()
     };
     for (class, name, expected) in [

@@ -88,7 +88,10 @@ fn the_class_moves_pod_density() {
     assert_eq!(with(|class| class.reserved_interfaces = 1), "20");
     assert_eq!(with(|class| class.reserved_interfaces = 3), "0");
     assert_eq!(with(|class| class.ami_family = AmiFamily::Windows2022), "110");
-    assert_eq!(with(|class| class.network_interfaces = vec![NetworkInterface { card: 0, efa_only: true }]), "20");
+    assert_eq!(
+        with(|class| class.network_interfaces = vec![NetworkInterface { card: 0, device: 0, efa_only: true }]),
+        "20"
+    );
     let bottlerocket = |class: &mut NodeClassFacts| {
         class.ami_family = AmiFamily::Bottlerocket;
         class.kubelet.pods_per_core = Some(4);
