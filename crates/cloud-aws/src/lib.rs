@@ -22,6 +22,8 @@ pub mod by_hand;
 pub mod classes;
 pub mod instances;
 pub mod memory;
+#[cfg(feature = "testing")]
+pub mod oracle;
 pub mod settings;
 pub mod supply;
 pub mod tally;
