@@ -1,6 +1,7 @@
 //! What can be said on the command line.
 
 use crate::explain::ExplainArguments;
+use crate::instance_types::InstanceTypesArguments;
 use crate::run::arguments::RunArguments;
 use crate::up::UpArguments;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -22,6 +23,7 @@ pub(crate) enum Command {
     Run(Box<RunArguments>),
     Explain(ExplainArguments),
     Plan(Box<PlanArguments>),
+    InstanceTypes(Box<InstanceTypesArguments>),
     Crds(CrdsArguments),
 }
 

@@ -10,6 +10,7 @@
 mod arguments;
 mod explain;
 mod input;
+mod instance_types;
 mod live;
 mod output;
 mod plan;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         Command::Plan(arguments) => plan::run(&arguments, &mut stdout),
         Command::Crds(arguments) => crds(&arguments, &mut stdout),
         Command::Explain(arguments) => explain::run(&arguments, &mut stdout),
+        Command::InstanceTypes(arguments) => instance_types::run(&arguments, &mut stdout),
         Command::Run(_) | Command::Up(_) => unreachable!("they have their own way out, above"),
     };
     ended(outcome.and_then(|outcome| Ok(stdout.flush().map(|()| outcome)?)))
