@@ -22,7 +22,7 @@ mod credentials;
 mod go;
 mod launch;
 pub mod parts;
-mod processes;
+pub(crate) mod processes;
 pub mod standing;
 
 use std::path::{Path, PathBuf};

@@ -19,6 +19,7 @@ use crate::control_plane::build::{Progress, cache_folder};
 /// A package at one version, exactly: what a test says of it should not change overnight.
 #[derive(Clone, Copy, Debug)]
 pub struct Package {
+    /// As the index has it, extras in brackets: `moto[server]`.
     pub name: &'static str,
     pub version: &'static str,
     /// Whether Python runs it. Others bring a binary, which needs Python only to be installed.
@@ -40,9 +41,10 @@ impl Package {
     pub fn install(self, progress: Progress<'_>) -> Result<Installed> {
         let tools = cache_folder()?.parent().context("the cache folder stands in another")?.join("tools");
         let python_version = python_version();
+        let plain = self.name.replace('[', "-").replace(']', "");
         let name = match (&python_version, self.is_library) {
-            (_, false) => format!("{}-{}", self.name, self.version),
-            (Some(python), true) => format!("{}-{}-python{python}", self.name, self.version),
+            (_, false) => format!("{plain}-{}", self.version),
+            (Some(python), true) => format!("{plain}-{}-python{python}", self.version),
             (None, true) => return Ok(Installed::Skipped("no python3 on PATH".to_owned())),
         };
         let folder = tools.join(&name);

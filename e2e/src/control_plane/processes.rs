@@ -26,7 +26,7 @@ rm -rf "$1"
 /// The end of a log that goes into an error message: where a server says why it gave up.
 const TAIL_LINES: usize = 15;
 
-pub(super) struct Processes {
+pub(crate) struct Processes {
     folder: PathBuf,
     children: Vec<(String, Child)>,
     /// Gone once the children are ended or released.
@@ -34,7 +34,7 @@ pub(super) struct Processes {
 }
 
 impl Processes {
-    pub(super) fn new(folder: &Path) -> Result<Self> {
+    pub(crate) fn new(folder: &Path) -> Result<Self> {
         let guard = Command::new("sh")
             .args(["-c", GUARD, "kerf-guard"])
             .arg(folder)
@@ -48,12 +48,12 @@ impl Processes {
     }
 
     /// Starts a server that logs to `<name>.log` in the folder.
-    pub(super) fn start(&mut self, name: &str, binary: &Path, arguments: &[String]) -> Result<()> {
+    pub(crate) fn start(&mut self, name: &str, binary: &Path, arguments: &[String]) -> Result<()> {
         self.spawn(name, Command::new(binary).args(arguments)).map(drop)
     }
 
     /// Starts a command like a server: in the folder, with a log, under the guard's care. Answers with its pid.
-    pub(super) fn spawn(&mut self, name: &str, command: &mut Command) -> Result<u32> {
+    pub(crate) fn spawn(&mut self, name: &str, command: &mut Command) -> Result<u32> {
         let log =
             File::create(log_path(&self.folder, name)).with_context(|| format!("cannot make a log for {name}"))?;
         let child = command
@@ -72,11 +72,11 @@ impl Processes {
         Ok(pid)
     }
 
-    pub(super) fn pids(&self) -> Vec<(String, u32)> {
+    pub(crate) fn pids(&self) -> Vec<(String, u32)> {
         self.children.iter().map(|(name, child)| (name.clone(), child.id())).collect()
     }
 
-    pub(super) fn check_alive(&mut self) -> Result<()> {
+    pub(crate) fn check_alive(&mut self) -> Result<()> {
         for (name, child) in &mut self.children {
             if let Some(status) = child.try_wait().with_context(|| format!("cannot ask after {name}"))? {
                 bail!("{name} ended by itself with {status}:\n{}", log_tail(&self.folder, name));
@@ -85,12 +85,12 @@ impl Processes {
         Ok(())
     }
 
-    pub(super) fn log_tails(&self) -> String {
+    pub(crate) fn log_tails(&self) -> String {
         self.children.iter().map(|(name, _)| format!("--- {name}\n{}\n", log_tail(&self.folder, name))).collect()
     }
 
     /// Kills and reaps all of them. Again is harmless.
-    pub(super) fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         self.dismiss_guard();
         for (_, child) in &mut self.children {
             // An error means it is gone already.
@@ -102,7 +102,7 @@ impl Processes {
     }
 
     /// Lets them live on after us.
-    pub(super) fn release(mut self) -> Vec<(String, u32)> {
+    pub(crate) fn release(mut self) -> Vec<(String, u32)> {
         self.dismiss_guard();
         self.children.drain(..).map(|(name, child)| (name, child.id())).collect()
     }
@@ -123,12 +123,12 @@ impl Drop for Processes {
 }
 
 /// Whether one of the servers failed because somebody else took its port.
-pub(super) fn says_port_taken(folder: &Path) -> bool {
+pub(crate) fn says_port_taken(folder: &Path) -> bool {
     logs(folder).iter().any(|path| fs::read_to_string(path).is_ok_and(|text| text.contains("address already in use")))
 }
 
 /// Copies the logs out of a folder that is about to go.
-pub(super) fn keep_logs(folder: &Path, kept: &Path) -> Result<()> {
+pub(crate) fn keep_logs(folder: &Path, kept: &Path) -> Result<()> {
     fs::create_dir_all(kept)?;
     for path in logs(folder) {
         if let Some(name) = path.file_name() {
@@ -146,7 +146,7 @@ fn logs(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-pub(super) fn log_path(folder: &Path, name: &str) -> PathBuf {
+pub(crate) fn log_path(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.log"))
 }
 
