@@ -24,6 +24,8 @@ pub mod instances;
 pub mod memory;
 #[cfg(feature = "testing")]
 pub mod oracle;
+#[cfg(feature = "sdk")]
+pub mod sdk;
 pub mod settings;
 pub mod supply;
 pub mod tally;

@@ -1,0 +1,54 @@
+//! IAM: instance profiles.
+
+use super::failure::{incomplete, of};
+use crate::wire::{Failure, InstanceProfile, ProfileOrder, Tags};
+use aws_sdk_iam::Client;
+use aws_sdk_iam::types;
+
+pub(super) async fn get(client: &Client, name: String) -> Result<InstanceProfile, Failure> {
+    const ACTION: &str = "iam:GetInstanceProfile";
+    let answer = client.get_instance_profile().instance_profile_name(name).send().await.map_err(of(ACTION))?;
+    answer.instance_profile.map(profile).ok_or_else(|| incomplete(ACTION, "instance profile"))
+}
+
+pub(super) async fn create(client: &Client, order: ProfileOrder) -> Result<(), Failure> {
+    const ACTION: &str = "iam:CreateInstanceProfile";
+    let mut call = client.create_instance_profile().instance_profile_name(order.name).path(order.path);
+    for (key, value) in &order.tags {
+        let tag = types::Tag::builder().key(key).value(value).build();
+        call = call.tags(tag.map_err(|error| incomplete(ACTION, &error.to_string()))?);
+    }
+    call.send().await.map(drop).map_err(of(ACTION))
+}
+
+pub(super) async fn delete(client: &Client, name: String) -> Result<(), Failure> {
+    let answer = client.delete_instance_profile().instance_profile_name(name).send().await;
+    answer.map(drop).map_err(of("iam:DeleteInstanceProfile"))
+}
+
+pub(super) async fn add_role(client: &Client, name: String, role: String) -> Result<(), Failure> {
+    let answer = client.add_role_to_instance_profile().instance_profile_name(name).role_name(role).send().await;
+    answer.map(drop).map_err(of("iam:AddRoleToInstanceProfile"))
+}
+
+pub(super) async fn remove_role(client: &Client, name: String, role: String) -> Result<(), Failure> {
+    let answer = client.remove_role_from_instance_profile().instance_profile_name(name).role_name(role).send().await;
+    answer.map(drop).map_err(of("iam:RemoveRoleFromInstanceProfile"))
+}
+
+/// Only those under the path, whatever the server thinks of the prefix: who deletes by this list must not meet profiles of others.
+pub(super) async fn list(client: &Client, path_prefix: String) -> Result<Vec<InstanceProfile>, Failure> {
+    let mut pages = client.list_instance_profiles().path_prefix(&path_prefix).into_paginator().items().send();
+    let mut found = Vec::new();
+    while let Some(row) = pages.next().await {
+        found.push(profile(row.map_err(of("iam:ListInstanceProfiles"))?));
+    }
+    found.retain(|profile| profile.path.starts_with(&path_prefix));
+    Ok(found)
+}
+
+fn profile(row: types::InstanceProfile) -> InstanceProfile {
+    let tags: Tags = row.tags().iter().map(|tag| (tag.key().to_owned(), tag.value().to_owned())).collect();
+    let roles = row.roles().iter().map(|role| role.role_name().to_owned()).collect();
+    InstanceProfile { name: row.instance_profile_name, path: row.path, roles, tags }
+}
