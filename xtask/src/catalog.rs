@@ -7,11 +7,17 @@
 //! aws-notes.txt (by hand) ── newer prices ───┘
 //! ```
 //!
-//! Only package registries are asked, by their ordinary clients (`pip`, `go`), and only at the versions pinned below,
+//! `--from-aws` renews the committed file from an account instead: its region's types, zones and prices as AWS, or an emulator
+//! that serves its calls, tells them that day. What AWS does not say (branch interfaces, other regions) stays as it is.
+//!
+//! Otherwise only package registries are asked, by their ordinary clients (`pip`, `go`), and only at the versions pinned below,
 //! so the output is the same on every day and machine. To refresh the catalogue, raise the pins and their dates.
 //! Facts are taken from these packages, no code.
 
+#[cfg(feature = "aws")]
+mod asked;
 mod prices;
+mod renewed;
 mod sources;
 
 use anyhow::{Context, Result, bail};
@@ -54,9 +60,13 @@ const OUTPUT: &str = "crates/cloud/data/aws.txt";
 const NOTES: &str = "crates/cloud/data/aws-notes.txt";
 
 /// Flow: download, extract, join, estimate what no source prices, write.
-/// Arguments: `--check` compares with the committed file instead of writing; `--cache <folder>` keeps downloads there.
+/// Arguments: `--check` compares with the committed file instead of writing; `--cache <folder>` keeps downloads there; `--from-aws`
+/// with `--region <region>` asks AWS.
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let options = options(args)?;
+    if options.is_from_aws {
+        return from_aws(&options);
+    }
     let types = sources::types(&options.cache)?;
     let offered = sources::zones_by_region(&options.cache)?;
     let listed = sources::listed_prices(&options.cache)?;
@@ -74,6 +84,21 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     std::io::stdout().write_all(summary.as_bytes()).context("printing the summary")
 }
 
+#[cfg(feature = "aws")]
+fn from_aws(options: &Options) -> Result<()> {
+    let answers = asked::ask(options.region.clone())?;
+    let output = options.root.join(OUTPUT);
+    let (text, summary) = renewed::renew(&read(&output)?, &answers)?;
+    std::fs::write(&output, &text).with_context(|| format!("writing {}", output.display()))?;
+    std::io::stdout().write_all(summary.as_bytes()).context("printing the summary")
+}
+
+/// The SDK compiles for minutes, so the toolshed does without it unless asked.
+#[cfg(not(feature = "aws"))]
+fn from_aws(_: &Options) -> Result<()> {
+    bail!("--from-aws needs the AWS SDK: cargo run -p xtask --features aws -- catalog --from-aws")
+}
+
 fn read(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
 }
@@ -82,19 +107,39 @@ struct Options {
     root: PathBuf,
     check: bool,
     cache: PathBuf,
+    is_from_aws: bool,
+    /// Of the account; None: as the environment says.
+    #[cfg_attr(not(feature = "aws"), expect(dead_code, reason = "only AWS is asked for a region"))]
+    region: Option<String>,
 }
 
 fn options(args: &[String]) -> Result<Options> {
     // The workspace, wherever in it the command was given.
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has no parent folder")?;
-    let mut options = Options { root: root.to_owned(), check: false, cache: root.join("target/catalog") };
+    let mut options = Options {
+        root: root.to_owned(),
+        check: false,
+        cache: root.join("target/catalog"),
+        is_from_aws: false,
+        region: None,
+    };
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--check" => options.check = true,
             "--cache" => options.cache = args.next().context("--cache needs a folder")?.into(),
-            other => bail!("unknown argument {other}; cargo xtask catalog takes --check and --cache <folder>"),
+            "--from-aws" => options.is_from_aws = true,
+            "--region" => options.region = Some(args.next().context("--region needs a region")?.clone()),
+            other => bail!(
+                "unknown argument {other}; cargo xtask catalog takes --check, --cache <folder>, and --from-aws [--region <region>]"
+            ),
         }
+    }
+    if options.is_from_aws && options.check {
+        bail!("--check compares with what the packages say; it does not go with --from-aws");
+    }
+    if options.region.is_some() && !options.is_from_aws {
+        bail!("--region goes with --from-aws: the packages give every region");
     }
     Ok(options)
 }

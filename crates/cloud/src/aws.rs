@@ -18,7 +18,7 @@ mod labels;
 mod read;
 
 pub use capacity::{default_pods, pods};
-pub use catalogue::{UnknownRegion, catalogue_date, offers, price_date, regions, sources, type_facts, zones};
+pub use catalogue::{UnknownRegion, catalogue_date, line_of, offers, price_date, regions, sources, type_facts, zones};
 pub use class::{
     AmiFamily, BlockDevice, InstanceStorePolicy, KubeletExpressions, KubeletFacts, NetworkInterface, NodeClassFacts,
     PlacementStrategy, Threshold,

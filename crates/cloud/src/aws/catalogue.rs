@@ -103,6 +103,49 @@ impl Catalogue {
     }
 }
 
+/// A type as the file has it: what [`type_line`] reads. For those who renew the file.
+pub fn line_of(facts: &TypeFacts) -> String {
+    let columns: [String; 20] = [
+        facts.name.to_string(),
+        facts.architectures.join(","),
+        or_dash((!facts.cpu_maker.is_empty()).then_some(&facts.cpu_maker)),
+        or_dash(facts.clock_mhz),
+        facts.vcpus.to_string(),
+        facts.memory_mib.to_string(),
+        or_dash((!facts.hypervisor.is_empty()).then_some(&facts.hypervisor)),
+        facts.interfaces.to_string(),
+        facts.addresses_per_interface.to_string(),
+        facts.branch_interfaces.unwrap_or(0).to_string(),
+        facts.network_cards.to_string(),
+        or_dash(facts.network_mbps),
+        or_dash(facts.ebs_mbps),
+        or_dash(facts.ebs_volumes),
+        or_dash(facts.disk_gb),
+        joined(&facts.gpus, |gpu| format!("{}:{}:{}:{}", gpu.count, gpu.maker, gpu.name, gpu.memory_mib)),
+        joined(&facts.accelerators, |it| format!("{}:{}:{}", it.count, it.maker, it.name)),
+        joined(&facts.neurons, |it| format!("{}:{}:{}", it.count, it.cores_each, it.name)),
+        facts.efa_interfaces.to_string(),
+        flags(facts),
+    ];
+    columns.join(" ")
+}
+
+fn flags(facts: &TypeFacts) -> String {
+    let flags = [
+        ('d', facts.sells_on_demand),
+        ('s', facts.sells_spot),
+        ('b', facts.is_bare_metal),
+        ('e', facts.encrypts_in_transit),
+        ('n', facts.has_enclaves),
+        ('v', facts.nests_virtualization),
+        ('c', facts.placement.contains(&PlacementStrategy::Cluster)),
+        ('N', facts.disk_is_nvme),
+        ('w', facts.branch_interfaces.is_some()),
+        ('E', facts.has_ena),
+    ];
+    flags.into_iter().filter(|(_, is_set)| *is_set).map(|(letter, _)| letter).collect()
+}
+
 /// The header of the file names the columns.
 fn type_line(line: &'static str) -> Option<(&'static str, TypeFacts)> {
     let mut columns = line.split(' ');
@@ -204,4 +247,26 @@ fn list<T>(word: &str, read: impl Fn(&[&str]) -> Option<T>) -> Option<Vec<T>> {
         return Some(Vec::new());
     }
     word.split(',').map(|item| read(&item.split(':').collect::<Vec<_>>())).collect()
+}
+
+fn or_dash(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+fn joined<T>(items: &[T], show: impl Fn(&T) -> String) -> String {
+    if items.is_empty() { "-".to_owned() } else { items.iter().map(show).collect::<Vec<_>>().join(",") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_type_is_written_as_it_was_read() {
+        let written = FILE.lines().filter_map(|line| line.strip_prefix("type "));
+        for line in written {
+            let (_, facts) = type_line(line).expect(line);
+            assert_eq!(line_of(&facts), line);
+        }
+    }
 }

@@ -15,7 +15,7 @@ fn label(it: &InstanceType, key: &str) -> String {
 #[test]
 fn every_line_of_every_region_can_be_read() {
     assert!(catalogue_date() >= "2026-01-01");
-    assert_eq!(sources().len(), 3);
+    assert!(sources().len() >= 3);
     for region in ["us-east-1", "us-west-2", "eu-west-1", "ap-northeast-2"] {
         assert!(regions().any(|known| known == region), "{region}");
     }
