@@ -1,14 +1,17 @@
-//! Duty `nodeclaim.disruption`: says on each claim whether consolidation may look at it yet.
+//! Duty `nodeclaim.disruption`: says on each claim whether consolidation may look at it yet, and whether it has drifted.
 
+use super::drift::{self, Memo};
 use super::marks;
-use crate::conditions::{Conditions, NODE_CLAIM};
+use crate::conditions::{Conditions, NODE_CLAIM, Status};
 use crate::desk::Desk;
 use crate::duty::Duty;
-use crate::errand::Outcome;
+use crate::errand::{CloudAnswer, CloudCall, Outcome};
 use crate::queue::Queue;
 use crate::world::{Change, World};
 use kerf_api::{DurationOrNever, NodeClaim, NodePool, labels};
+use kerf_cloud::CloudError;
 use kerf_model::{Text, UnixMillis};
+use std::sync::Arc;
 
 const NAME: &str = "nodeclaim.disruption";
 
@@ -18,12 +21,24 @@ const BACKOFF_MS: (i64, i64) = (100, 10_000);
 #[derive(Debug)]
 pub struct Conditioning {
     queue: Queue<Text>,
+    /// What the provider said about drift.
+    memo: Memo,
 }
 
 impl Default for Conditioning {
     fn default() -> Self {
-        Self { queue: Queue::new(BACKOFF_MS.0, BACKOFF_MS.1) }
+        Self { queue: Queue::new(BACKOFF_MS.0, BACKOFF_MS.1), memo: Memo::default() }
     }
+}
+
+/// What is to stand on a claim about drift.
+enum Drift {
+    /// Whatever stands there.
+    Keep,
+    No,
+    Yes(Text),
+    /// The provider has been asked.
+    Asked,
 }
 
 /// Whether consolidation may look at a node.
@@ -58,36 +73,117 @@ pub fn rest(claim: &NodeClaim, pool: &NodePool, now: UnixMillis) -> Rest {
 
 impl Conditioning {
     fn reconcile(&mut self, name: &Text, desk: &mut Desk<'_>) {
-        let Some(claim) = desk.world.claims.get(name) else {
+        let Some(claim) = desk.world.claims.get(name).cloned() else {
             self.queue.forget(name);
+            self.memo.forget(name);
             return;
         };
-        if claim.metadata.deletion_timestamp.is_some() || !marks::is_managed(claim, &desk.cloud.node_classes()) {
+        if claim.metadata.deletion_timestamp.is_some() || !marks::is_managed(&claim, &desk.cloud.node_classes()) {
             return;
         }
         let pool = marks::label(&claim.metadata, labels::NODE_POOL).and_then(|pool| desk.world.pools.get(pool));
-        let Some(pool) = pool else {
+        let Some(pool) = pool.cloned() else {
             return;
         };
-        let rest = rest(claim, pool, desk.now);
+        let drift = self.drift(name, &claim, &pool, desk);
+        if matches!(drift, Drift::Asked) {
+            // Its end marks the key again.
+            return;
+        }
+        let rest = rest(&claim, &pool, desk.now);
+        let mut conditions = Conditions::of(NODE_CLAIM, &claim.metadata, marks::stored(&claim));
+        let is_rest_news = say_rest(name, &claim, rest, &mut conditions, desk.now);
+        let is_drift_news = say_drift(name, &claim, &drift, &mut conditions, desk.now);
+        if is_rest_news || is_drift_news {
+            let call = marks::write_conditions(&claim, &conditions);
+            desk.call(name, call);
+        }
         if let Rest::Until(then) = rest {
             self.queue.add_at(name.clone(), then);
         }
-        let was_over = marks::stored(claim).iter().any(|condition| condition.type_ == marks::CONSOLIDATABLE);
-        let is_over = rest == Rest::Over;
-        if is_over == marks::is_true(claim, marks::CONSOLIDATABLE) && is_over == was_over {
-            return;
+        if let Some(then) = self.memo.good_until(name).filter(|then| *then > desk.now) {
+            self.queue.add_at(name.clone(), then);
         }
-        let mut conditions = Conditions::of(NODE_CLAIM, &claim.metadata, marks::stored(claim));
-        if is_over {
-            tracing::debug!(controller = NAME, NodeClaim = &**name, "marking consolidatable");
-            conditions.set_true(marks::CONSOLIDATABLE, desk.now);
-        } else {
-            tracing::debug!(controller = NAME, NodeClaim = &**name, "removing consolidatable status condition");
-            conditions.clear(marks::CONSOLIDATABLE);
+    }
+
+    /// What the objects tell comes first; the provider is asked when they tell nothing and its last word has aged.
+    fn drift(&mut self, name: &Text, claim: &NodeClaim, pool: &NodePool, desk: &mut Desk<'_>) -> Drift {
+        let Some(instance) = drift::instance(name, claim).filter(|_| marks::is_true(claim, marks::LAUNCHED)) else {
+            return Drift::No;
+        };
+        let well_known = &desk.options.mirror.scheduling.well_known;
+        if let Some(reason) = drift::of_pool(claim, pool, |key| well_known.contains(key)) {
+            return Drift::Yes(reason.into());
         }
-        let call = marks::write_conditions(claim, &conditions);
-        desk.call(name, call);
+        let Some(class) = desk.world.classes.get(&drift::class_of(claim)) else {
+            return Drift::No;
+        };
+        match self.memo.word(name, class, desk.now) {
+            Some(Some(Some(reason))) => Drift::Yes(reason.clone()),
+            Some(Some(None)) => Drift::No,
+            Some(None) => Drift::Keep,
+            None => {
+                self.memo.asked(name, class);
+                desk.ask_cloud(name, CloudCall::Drift { instance, class: Arc::new(class.value.clone()) });
+                Drift::Asked
+            }
+        }
+    }
+
+    fn answered(&mut self, name: &Text, answer: Result<CloudAnswer, CloudError>, now: UnixMillis) {
+        let in_a_while = UnixMillis(now.0.saturating_add(drift::ASK_AGAIN_MS));
+        match answer {
+            Ok(CloudAnswer::Drifted(reason)) => self.memo.answered(name, Some(reason), in_a_while),
+            // A machine that is gone is somebody else's business, and a provider without an answer has none in a while either.
+            Ok(_) | Err(CloudError::NotFound { .. } | CloudError::Unsupported { .. }) => {
+                self.memo.answered(name, Some(None), in_a_while);
+            }
+            Err(error) => {
+                let wait_ms = self.queue.retry(name.clone(), now);
+                tracing::debug!(controller = NAME, NodeClaim = &**name, error = %error, wait_ms, "cannot tell whether it drifted");
+                self.memo.answered(name, None, UnixMillis(now.0.saturating_add(wait_ms)));
+                self.queue.add(name.clone());
+                return;
+            }
+        }
+        self.queue.succeeded(name);
+        self.queue.add(name.clone());
+    }
+}
+
+/// Answers whether that is news.
+fn say_rest(name: &Text, claim: &NodeClaim, rest: Rest, conditions: &mut Conditions, now: UnixMillis) -> bool {
+    let was_over = marks::stored(claim).iter().any(|condition| condition.type_ == marks::CONSOLIDATABLE);
+    let is_over = rest == Rest::Over;
+    if is_over == marks::is_true(claim, marks::CONSOLIDATABLE) && is_over == was_over {
+        return false;
+    }
+    if is_over {
+        tracing::debug!(controller = NAME, NodeClaim = &**name, "marking consolidatable");
+        conditions.set_true(marks::CONSOLIDATABLE, now);
+    } else {
+        tracing::debug!(controller = NAME, NodeClaim = &**name, "removing consolidatable status condition");
+        conditions.clear(marks::CONSOLIDATABLE);
+    }
+    true
+}
+
+fn say_drift(name: &Text, claim: &NodeClaim, drift: &Drift, conditions: &mut Conditions, now: UnixMillis) -> bool {
+    match drift {
+        Drift::Keep | Drift::Asked => false,
+        Drift::No => {
+            let was_said = conditions.clear(marks::DRIFTED);
+            if was_said {
+                tracing::debug!(controller = NAME, NodeClaim = &**name, "removing drifted status condition");
+            }
+            was_said
+        }
+        Drift::Yes(reason) if drift::stated(claim) == Some(&**reason) => false,
+        Drift::Yes(reason) => {
+            tracing::debug!(controller = NAME, NodeClaim = &**name, reason = &**reason, "marking drifted");
+            conditions.set(marks::DRIFTED, Status::True, reason, reason, now);
+            true
+        }
     }
 }
 
@@ -105,6 +201,10 @@ impl Duty for Conditioning {
                     .iter()
                     .filter(|(_, claim)| marks::label(&claim.metadata, labels::NODE_POOL) == Some(&**name));
                 of_pool.for_each(|(claim, _)| self.queue.add(claim.clone()));
+            }
+            Change::Class { class, .. } => {
+                let of_class = world.claims.iter().filter(|(_, claim)| drift::class_of(claim) == *class);
+                of_class.for_each(|(claim, _)| self.queue.add(claim.clone()));
             }
             _ => {}
         }
@@ -125,6 +225,7 @@ impl Duty for Conditioning {
 
     fn done(&mut self, key: &Text, outcome: Outcome, desk: &mut Desk<'_>) {
         match outcome {
+            Outcome::Cloud(answer) => self.answered(key, answer, desk.now),
             Outcome::Api(Err(failure)) if !failure.is_not_found() => {
                 tracing::debug!(controller = NAME, NodeClaim = &**key, error = %failure, "cannot write the status");
                 self.queue.retry(key.clone(), desk.now);

@@ -14,6 +14,8 @@ use std::sync::Arc;
 
 pub(crate) const DISRUPTION_REASON: &str = "DisruptionReason";
 pub(crate) const CONSOLIDATABLE: &str = "Consolidatable";
+pub(crate) const DRIFTED: &str = "Drifted";
+pub(crate) const LAUNCHED: &str = "Launched";
 pub(crate) const INITIALIZED: &str = "Initialized";
 
 pub(crate) fn name_of(metadata: &ObjectMeta) -> Text {

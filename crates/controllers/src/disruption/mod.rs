@@ -1,7 +1,7 @@
 //! Voluntary disruption: which nodes may go, how many at a time, and how they are taken out of use.
 //!
 //! ```text
-//! nodeclaim.disruption   claims ─▶ condition Consolidatable
+//! nodeclaim.disruption   claims, pools, classes ─▶ conditions Consolidatable and Drifted (drift)
 //! disruption             claims, nodes, pods ─▶ candidate (or Block) ─▶ emptiness (or Unfit) ─▶ seen 5 s ─▶ budgets ─▶ Commands
 //! disruption.queue       Commands ─▶ taint, condition DisruptionReason ─▶ delete the claim; or give the node back
 //! ```
@@ -15,6 +15,7 @@ pub mod candidate;
 pub mod commands;
 pub mod condition;
 pub mod cost;
+pub mod drift;
 pub mod emptiness;
 pub mod execution;
 mod guards;

@@ -40,6 +40,11 @@ pub(crate) struct Script {
     pub(crate) n_terminations: usize,
     pub(crate) n_lists: usize,
     pub(crate) sold_out: Vec<kerf_cloud::OfferingKey>,
+    /// What it says of every machine.
+    pub(crate) drifted: Option<Text>,
+    /// It cannot say.
+    pub(crate) drift_failure: Option<CloudError>,
+    pub(crate) n_drift_questions: usize,
 }
 
 impl ScriptedCloud {
@@ -162,7 +167,13 @@ impl CloudProvider for ScriptedCloud {
     }
 
     fn drift(&self, _: InstanceRef, _: Arc<Value>) -> Answer<Option<Text>> {
-        Box::pin(ready(Ok(None)))
+        let mut script = self.script();
+        script.n_drift_questions += 1;
+        let answer = match &script.drift_failure {
+            Some(failure) => Err(failure.clone()),
+            None => Ok(script.drifted.clone()),
+        };
+        Box::pin(ready(answer))
     }
 
     fn repair_policies(&self) -> Vec<RepairPolicy> {
