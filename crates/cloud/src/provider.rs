@@ -72,13 +72,18 @@ pub trait CloudProvider: Send + Sync {
         unsupported("labelling instances")
     }
 
+    /// The annotations that [`CloudProvider::label_instance`] answers with, so that a claim that has them need not be asked about.
+    fn labelling_marks(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+
     /// Waits a while for what the cloud is about to do to instances. The same notice may come twice, and comes again until it
     /// is acknowledged.
     fn notices(&self) -> Answer<Vec<Notice>> {
         unsupported("notices of interruption")
     }
 
-    /// Has been dealt with: do not tell again.
+    /// Has been dealt with: do not tell again. Where the cloud waits for leave to go on, it has it now.
     fn acknowledge(&self, _receipts: Vec<Text>) -> Answer<()> {
         unsupported("notices of interruption")
     }
@@ -99,6 +104,9 @@ pub trait CloudProvider: Send + Sync {
 
     /// A node has registered with what it really has: the provider may know better from now on.
     fn learn(&self, _node: &NodeSeen<'_>) {}
+
+    /// The cloud takes the machine of a claim with these labels back: its offering or reservation has nothing to give for now.
+    fn taken_back(&self, _labels: &Labels) {}
 }
 
 fn unsupported<T: Send + 'static>(what: &str) -> Answer<T> {
@@ -116,6 +124,8 @@ pub struct Notice {
     /// As they stand in provider ids: `i-0123`. May be instances of others.
     pub instances: Vec<Text>,
     pub happened_ms: i64,
+    /// By when the machine is gone, where the cloud says so.
+    pub until_ms: Option<i64>,
     /// In words, for logs: what the cloud said beyond the kind.
     pub detail: Text,
 }

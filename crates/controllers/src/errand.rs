@@ -1,8 +1,11 @@
 //! Errands: whatever takes time or changes the world, as values. Only `apply` (the shell) runs them.
 
-use kerf_cloud::{Answer, ClassStatus, CloudError, CloudProvider, Instance, InstanceRef, LaunchOrder};
+use kerf_cloud::{
+    Answer, ChoreReport, ClassStatus, CloudError, CloudProvider, InUse, Instance, InstanceRef, LaunchOrder, Notice,
+};
 use kerf_model::{Effort, Plan, Report, Snapshot, Text};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 #[derive(Debug, Clone)]
@@ -27,25 +30,47 @@ pub struct ApiCall {
 pub enum CloudCall {
     Launch(Arc<LaunchOrder>),
     Terminate(InstanceRef),
-    Get { provider_id: Text },
+    Get {
+        provider_id: Text,
+    },
     List,
-    Reboot { instance: InstanceRef, operation: Text },
+    Reboot {
+        instance: InstanceRef,
+        operation: Text,
+    },
     ResolveClass(Arc<Value>),
-    Drift { instance: InstanceRef, class: Arc<Value> },
+    Drift {
+        instance: InstanceRef,
+        class: Arc<Value>,
+    },
+    LabelInstance(InstanceRef),
+    /// Waits until the cloud has something to tell, or for some seconds.
+    Notices,
+    Acknowledge(Vec<Text>),
+    RunChore {
+        name: &'static str,
+        in_use: Arc<InUse>,
+    },
 }
 
 impl CloudCall {
-    /// As the `method` label of `karpenter_cloudprovider_*` says it.
-    pub fn method(&self) -> &'static str {
+    /// As the `method` label of `karpenter_cloudprovider_*` says it; None for what upstream does not count there.
+    pub fn method(&self) -> Option<&'static str> {
         match self {
-            Self::Launch(_) => "Create",
-            Self::Terminate(_) => "Delete",
-            Self::Get { .. } => "Get",
-            Self::List => "List",
-            Self::Reboot { .. } => "Reboot",
-            Self::ResolveClass(_) => "ResolveClass",
-            Self::Drift { .. } => "IsDrifted",
+            Self::Launch(_) => Some("Create"),
+            Self::Terminate(_) => Some("Delete"),
+            Self::Get { .. } => Some("Get"),
+            Self::List => Some("List"),
+            Self::Reboot { .. } => Some("Reboot"),
+            Self::ResolveClass(_) => Some("ResolveClass"),
+            Self::Drift { .. } => Some("IsDrifted"),
+            Self::LabelInstance(_) | Self::Notices | Self::Acknowledge(_) | Self::RunChore { .. } => None,
         }
+    }
+
+    /// Whether it is nothing but waiting for news: who stops need not wait for it, since what it would have told is told again.
+    pub fn is_listening(&self) -> bool {
+        matches!(self, Self::Notices)
     }
 }
 
@@ -56,6 +81,10 @@ pub enum CloudAnswer {
     Listed(Vec<Instance>),
     Class(Box<ClassStatus>),
     Drifted(Option<Text>),
+    /// Annotations for the claim.
+    Labelled(BTreeMap<Text, Text>),
+    Noticed(Vec<Notice>),
+    Chore(Box<ChoreReport>),
     Done,
 }
 
@@ -154,6 +183,22 @@ pub fn ask(cloud: &dyn CloudProvider, call: CloudCall) -> Answer<CloudAnswer> {
         CloudCall::Drift { instance, class } => {
             let answer = cloud.drift(instance, class);
             Box::pin(async move { answer.await.map(CloudAnswer::Drifted) })
+        }
+        CloudCall::LabelInstance(instance) => {
+            let answer = cloud.label_instance(instance);
+            Box::pin(async move { answer.await.map(CloudAnswer::Labelled) })
+        }
+        CloudCall::Notices => {
+            let answer = cloud.notices();
+            Box::pin(async move { answer.await.map(CloudAnswer::Noticed) })
+        }
+        CloudCall::Acknowledge(receipts) => {
+            let answer = cloud.acknowledge(receipts);
+            Box::pin(async move { answer.await.map(|()| CloudAnswer::Done) })
+        }
+        CloudCall::RunChore { name, in_use } => {
+            let answer = cloud.run_chore(name, in_use);
+            Box::pin(async move { answer.await.map(|report| CloudAnswer::Chore(Box::new(report))) })
         }
     }
 }

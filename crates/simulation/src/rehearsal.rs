@@ -46,7 +46,8 @@ pub struct Rehearsal {
     cloud: Arc<dyn CloudProvider>,
     setup: Setup,
     changes: UnboundedReceiver<Arc<Change>>,
-    running: Vec<(Ticket, Running)>,
+    /// Whose, whether it only listens, and what.
+    running: Vec<(Ticket, bool, Running)>,
     wish: Option<UnixMillis>,
     /// Requests that the operator made, for tests that count them.
     pub n_calls: usize,
@@ -155,7 +156,7 @@ impl Rehearsal {
         (self.operator, self.changes, self.is_down) = (operator, changes, false);
         // It has everything to look at, even if nothing changes.
         self.wish = Some(UnixMillis(i64::MIN));
-        for (ticket, _) in &mut self.running {
+        for (ticket, ..) in &mut self.running {
             ticket.duty = "of a dead operator";
         }
     }
@@ -291,7 +292,8 @@ impl Rehearsal {
                     self.wish = Some(now);
                 }
                 Errand::Cloud(call) => {
-                    self.running.push((ticket, ask(&*self.cloud, call)));
+                    let is_listening = call.is_listening();
+                    self.running.push((ticket, is_listening, ask(&*self.cloud, call)));
                     self.wish = Some(now);
                 }
             }
@@ -303,10 +305,10 @@ impl Rehearsal {
         let mut context = Context::from_waker(Waker::noop());
         let mut ended = Vec::new();
         let mut still = Vec::new();
-        for (ticket, mut future) in self.running.drain(..) {
+        for (ticket, is_listening, mut future) in self.running.drain(..) {
             match future.as_mut().poll(&mut context) {
                 Poll::Ready(outcome) => ended.push((ticket, outcome)),
-                Poll::Pending => still.push((ticket, future)),
+                Poll::Pending => still.push((ticket, is_listening, future)),
             }
         }
         self.running = still;
@@ -321,9 +323,11 @@ impl Rehearsal {
         }
         let wishes = [self.plane.settle(), self.wish.filter(|_| !self.is_down).map(timestamp)];
         let mut next = wishes.into_iter().flatten().filter(|then| *then > now).min().unwrap_or(end);
-        if !self.running.is_empty() || self.background.poll() > 0 {
-            // The cloud does not say when it will answer.
+        // The cloud does not say when it will answer, and who listens is not in a hurry.
+        if self.running.iter().any(|(_, is_listening, _)| !is_listening) || self.background.poll() > 0 {
             next = next.min(now + SignedDuration::from_millis(100));
+        } else if !self.running.is_empty() {
+            next = next.min(now + SignedDuration::from_secs(1));
         }
         self.clock.advance_to(next.min(end));
         true

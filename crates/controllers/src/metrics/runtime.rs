@@ -95,7 +95,10 @@ impl Stopwatch {
         let what = match errand {
             // Requests are counted by whoever sends them.
             Errand::Api(_) | Errand::Think(_) => What::Other,
-            Errand::Cloud(call) => What::CloudCall { method: call.method(), pool: pool_of(call) },
+            Errand::Cloud(call) => match call.method() {
+                Some(method) => What::CloudCall { method, pool: pool_of(call) },
+                None => What::Other,
+            },
         };
         self.0.insert(ticket.clone(), Begun { at: now, what });
     }
@@ -126,7 +129,8 @@ impl Stopwatch {
 fn has_failed(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Api(answer) => answer.is_err(),
-        Outcome::Cloud(answer) => answer.is_err(),
+        // What a provider does not do is no failure: whoever asked does without.
+        Outcome::Cloud(answer) => answer.as_ref().is_err_and(|error| !matches!(error, CloudError::Unsupported { .. })),
         Outcome::Thought { plan, .. } => plan.is_err(),
     }
 }

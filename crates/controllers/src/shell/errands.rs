@@ -64,6 +64,16 @@ impl Errands {
                     drop(alive);
                 });
             }
+            Errand::Cloud(call) if call.is_listening() => {
+                let (cloud, inbox) = (Arc::clone(&self.cloud), self.inbox.clone());
+                self.runtime.spawn(async move {
+                    // Neither the end of this process nor that of the seat waits for it.
+                    let answer = ask(&*cloud, call).await;
+                    if let Some(inbox) = inbox.upgrade() {
+                        let _ = inbox.send(Message::Wake(Wake::Done(ticket, Outcome::Cloud(answer)))).await;
+                    }
+                });
+            }
             Errand::Cloud(call) => {
                 let cloud = Arc::clone(&self.cloud);
                 self.runtime.spawn(async move {
