@@ -21,6 +21,7 @@ pub mod bootstrap;
 pub mod by_hand;
 pub mod classes;
 pub mod instances;
+pub mod interruption;
 pub mod memory;
 #[cfg(feature = "testing")]
 pub mod oracle;
