@@ -19,6 +19,7 @@ pub mod batch;
 pub mod bootstrap;
 #[cfg(any(test, feature = "testing"))]
 pub mod by_hand;
+pub mod chores;
 pub mod classes;
 pub mod instances;
 pub mod interruption;
