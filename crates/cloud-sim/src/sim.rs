@@ -50,6 +50,10 @@ pub const EC2_NODE_CLASS: NodeClassKind =
 /// What a spot machine gets between the notice and its end.
 const SPOT_WARNING_MS: i64 = 120_000;
 
+const LONG_POLL_MS: i64 = 20_000;
+/// How soon a notice is heard by whoever listens already.
+const LISTEN_EVERY: Duration = Duration::from_secs(1);
+
 /// The provider. Clones are the same one.
 #[derive(Clone)]
 pub struct SimCloud(Arc<Inner>);
@@ -102,9 +106,21 @@ impl SimCloud {
         self.world().fleet.next_due()
     }
 
-    /// What the cloud has told since the last time it was asked, in order.
+    /// What the cloud has to tell and nobody has acknowledged, in order. It is not told again.
     pub fn take_notices(&self) -> Vec<Notice> {
-        self.with_world(|world, _| world.fleet.take_notices())
+        self.with_world(|world, _| world.fleet.inbox.take())
+    }
+
+    /// Waits for something to tell, as long as a long poll of the cloud's queue does.
+    async fn listen(self) -> Vec<kerf_cloud::Notice> {
+        let until = self.0.clock.now().0 + LONG_POLL_MS;
+        loop {
+            let told = self.with_world(|world, now| world.fleet.inbox.tell(now));
+            if !told.is_empty() || self.0.clock.now().0 >= until {
+                return told;
+            }
+            self.0.clock.sleep(LISTEN_EVERY).await;
+        }
     }
 
     /// What was spent so far.
@@ -424,6 +440,19 @@ impl CloudProvider for SimCloud {
     fn drift(&self, instance: InstanceRef, class: Arc<Value>) -> Answer<Option<Text>> {
         let this = self.clone();
         Box::pin(async move { this.drifted(&instance, &class) })
+    }
+
+    fn notices(&self) -> Answer<Vec<kerf_cloud::Notice>> {
+        let this = self.clone();
+        Box::pin(async move { Ok(this.listen().await) })
+    }
+
+    fn acknowledge(&self, receipts: Vec<Text>) -> Answer<()> {
+        let this = self.clone();
+        Box::pin(async move {
+            this.with_world(|world, _| world.fleet.inbox.acknowledge(&receipts));
+            Ok(())
+        })
     }
 
     /// EC2's conditions, and kwok's two simulated ones.

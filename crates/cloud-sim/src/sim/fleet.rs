@@ -7,7 +7,7 @@
 //! Nothing here asks the clock: every question says when it is asked, and what is due by then happens first.
 
 use super::bill::{Bill, BillLine, Meter};
-use super::notice::{Notice, NoticeKind};
+use super::notice::{Inbox, Notice, NoticeKind};
 use kerf_cloud::{Instance, OfferingKey};
 use kerf_model::{Text, UnixMillis};
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +24,7 @@ pub(super) struct Fleet {
     names: BTreeSet<Text>,
     /// What is due when, and for which machine.
     agenda: BTreeSet<(i64, Text)>,
-    notices: Vec<Notice>,
+    pub(super) inbox: Inbox,
     old_lines: Vec<BillLine>,
     older_micros: i64,
 }
@@ -174,9 +174,9 @@ impl Fleet {
         let notice = |kind| Notice { provider_id: id.clone(), kind, at };
         if at.0 >= loss.notice_ms && !loss.is_told {
             loss.is_told = true;
-            self.notices.push(notice(NoticeKind::SpotInterruption { ends_at: UnixMillis(loss.end_ms) }));
+            self.inbox.put(notice(NoticeKind::SpotInterruption { ends_at: UnixMillis(loss.end_ms) }));
         } else if at.0 >= loss.end_ms {
-            self.notices.push(notice(NoticeKind::InstanceTerminated));
+            self.inbox.put(notice(NoticeKind::InstanceTerminated));
             due.extend(self.end(id, at, pace).into_iter().flatten());
         }
     }
@@ -196,10 +196,6 @@ impl Fleet {
     /// When something happens by itself next.
     pub(super) fn next_due(&self) -> Option<UnixMillis> {
         self.agenda.first().map(|(at_ms, _)| UnixMillis(*at_ms))
-    }
-
-    pub(super) fn take_notices(&mut self) -> Vec<Notice> {
-        std::mem::take(&mut self.notices)
     }
 
     /// Spot machines that are paid for, to read their meters at a new price.
