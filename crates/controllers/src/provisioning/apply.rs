@@ -43,7 +43,7 @@ pub(super) fn sort_out<'a>(
         Some(pod) => !pod.is_bound() && pod.is_active() || pod.is_reschedulable(),
         None => snapshot.pods.binary_search_by(|pod| pod.id.cmp(id)).is_ok_and(|at| snapshot.pods[at].is_virtual),
     };
-    let second_wave = is_second_wave(provisioning, desk, plan);
+    let second_wave = is_second_wave(provisioning, desk, snapshot, plan);
     let mut steps = Steps { placed: Vec::new(), launches: Vec::new(), holds_back: false };
     for step in &plan.steps {
         match step {
@@ -59,7 +59,7 @@ pub(super) fn sort_out<'a>(
 
 /// Whether every pod of the plan was promised a place that still stands, and kube-scheduler is not done with them: it placed
 /// some otherwise than planned, and only when it is done it is known who is left over. What is on its way is used first.
-fn is_second_wave(provisioning: &Provisioning, desk: &Desk<'_>, plan: &Plan) -> bool {
+fn is_second_wave(provisioning: &Provisioning, desk: &Desk<'_>, snapshot: &Snapshot, plan: &Plan) -> bool {
     let mut pods = plan.steps.iter().flat_map(|step| match step {
         Step::Place(placement) => &placement.pods,
         Step::Launch(launch) => &launch.for_pods,
@@ -74,10 +74,14 @@ fn is_second_wave(provisioning: &Provisioning, desk: &Desk<'_>, plan: &Plan) -> 
             None => is_binding && node.is_some(),
         }
     };
+    let must_move = |pod: &PodId| {
+        let found = snapshot.pods.binary_search_by(|planned| planned.id.cmp(pod));
+        found.is_ok_and(|at| snapshot.pods[at].leaving.is_some())
+    };
     pods.all(|pod| match desk.nominations.promise_of(pod) {
         Some(promise) => is_settling(&promise.place),
-        // It was bound, or went, while the plan was made.
-        None => desk.world.pod(pod).is_some_and(|pod| pod.is_bound() || !pod.is_active()),
+        // It was bound, or went, while the plan was made; unless it is bound to a node that goes, and still needs a place.
+        None => desk.world.pod(pod).is_some_and(|it| !it.is_active() || (it.is_bound() && !must_move(pod))),
     })
 }
 
