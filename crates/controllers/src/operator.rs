@@ -6,6 +6,7 @@ use crate::duty::Duty;
 use crate::errand::{Errand, Outcome, Ticket};
 use crate::events::Events;
 use crate::gauges;
+use crate::interruption::Interruption;
 use crate::lifecycle::Lifecycle;
 use crate::metrics::Metrics;
 use crate::metrics::runtime::Stopwatch;
@@ -74,6 +75,8 @@ pub fn duties(options: &Options) -> Vec<Box<dyn Duty>> {
         Box::new(pools::RegistrationHealth::default()),
         Box::new(pools::Counter::default()),
         Box::new(Lifecycle::default()),
+        // Before those who plan and drain: what the cloud takes back should not wait for them.
+        Box::new(Interruption::default()),
         Box::new(provisioning::Provisioning::default()),
         Box::new(disruption::Conditioning::default()),
         Box::new(disruption::Rounds::default()),

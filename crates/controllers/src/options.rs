@@ -14,8 +14,20 @@ pub struct Options {
     pub batch_idle_ms: i64,
     /// Gauges of pods and nodes, status-condition metrics and events.
     pub observes_cluster_state: bool,
+    /// What a recommendation to rebalance leads to.
+    pub rebalance: Rebalance,
     /// How long a search may be; counted in steps.
     pub effort: kerf_model::Effort,
+}
+
+/// What is done about a spot machine that is said to be at elevated risk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Rebalance {
+    /// It is told, as upstream does.
+    #[default]
+    Ignore,
+    /// It is replaced before it goes.
+    Replace,
 }
 
 /// Feature gates by upstream's names, and ours.
@@ -60,6 +72,7 @@ impl Options {
             batch_max_ms: 10_000,
             batch_idle_ms: 1_000,
             observes_cluster_state: true,
+            rebalance: Rebalance::default(),
             effort: kerf_model::Effort::default(),
         }
     }

@@ -32,6 +32,8 @@ pub enum Stage {
     Deleted,
     /// Marks are to be removed: the command failed, or nobody remembers it.
     GivingBack,
+    /// Another duty marks and deletes it by itself; nobody else touches it meanwhile.
+    Lent,
 }
 
 impl Commands {
@@ -61,6 +63,11 @@ impl Commands {
     /// Lets a node return to normal.
     pub fn give_back(&mut self, claim: &Text, node: &Text) {
         self.put(claim, node, Stage::GivingBack);
+    }
+
+    /// Leaves a node to another duty, which releases it or lets it be given back.
+    pub fn lend(&mut self, claim: &Text, node: &Text) {
+        self.put(claim, node, Stage::Lent);
     }
 
     pub fn deleted(&mut self, claim: &str) {

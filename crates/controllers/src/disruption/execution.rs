@@ -124,7 +124,7 @@ impl Execution {
                 desk.commands.give_back(claim, &held.node);
             }
             Stage::Taking { method, .. } => mark_and_delete(claim, object, node, *method, desk),
-            Stage::Deleted => {}
+            Stage::Deleted | Stage::Lent => {}
             Stage::GivingBack => give_back(claim, object, node, desk),
         }
     }

@@ -19,7 +19,7 @@ pub mod drift;
 pub mod emptiness;
 pub mod execution;
 mod guards;
-mod marks;
+pub(crate) mod marks;
 pub mod rounds;
 
 pub use commands::Commands;

@@ -45,6 +45,20 @@ const INSTANCE_TERMINATIONS: [f64; 11] = exponential(1.0, 2.0);
 const CLAIM_TERMINATIONS: [f64; 12] = exponential(1.0, 2.0);
 const REBOOTS: [f64; 8] = exponential(10.0, 2.0);
 const REQUESTS: [f64; 20] = exponential(0.001, 1.5);
+/// 1, 2, 4, 5 and then in steps of five up to a thousand.
+const BATCH_SIZES: [f64; 203] = batch_sizes();
+const RETRIES: [f64; 6] = [0.0, 1.0, 2.0, 3.0, 5.0, 10.0];
+
+const fn batch_sizes() -> [f64; 203] {
+    let mut bounds = [0.0; 203];
+    (bounds[0], bounds[1], bounds[2]) = (1.0, 2.0, 4.0);
+    let mut place = 3;
+    while place < bounds.len() {
+        bounds[place] = 5.0 * (place - 2) as f64;
+        place += 1;
+    }
+    bounds
+}
 
 /// Bounds that grow by a factor.
 pub(crate) const fn exponential<const N: usize>(first: f64, factor: f64) -> [f64; N] {
@@ -245,6 +259,51 @@ families! {
     CLOUDPROVIDER_ERRORS_TOTAL = "karpenter_cloudprovider_errors_total" counter
         [controller, method, provider, error, nodepool]
         "What the cloud refused, by error.";
+
+    // The cloud's own: notices, offerings, launches.
+    INTERRUPTION_RECEIVED_MESSAGES_TOTAL = "karpenter_interruption_received_messages_total" counter [message_type]
+        "Notices that the cloud sent, by kind.";
+    INTERRUPTION_DELETED_MESSAGES_TOTAL = "karpenter_interruption_deleted_messages_total" counter []
+        "Notices that were dealt with and acknowledged.";
+    INTERRUPTION_MESSAGE_QUEUE_DURATION_SECONDS = "karpenter_interruption_message_queue_duration_seconds" DURATIONS []
+        "From what happened until its notice was received.";
+    INTERRUPTION_INSTANCE_STATUS_UNHEALTHY_TOTAL = "karpenter_interruption_instance_status_unhealthy_total" counter
+        [category]
+        "Instances that a status check or a scheduled event found unhealthy, once each while they are.";
+    CLOUDPROVIDER_INSTANCE_TYPE_OFFERING_AVAILABLE = "karpenter_cloudprovider_instance_type_offering_available" gauge
+        [instance_type, capacity_type, zone]
+        "1 when an offering can be bought, else 0.";
+    CLOUDPROVIDER_INSTANCE_TYPE_OFFERING_PRICE_ESTIMATE =
+        "karpenter_cloudprovider_instance_type_offering_price_estimate" gauge [instance_type, capacity_type, zone]
+        "What an offering costs per hour, in dollars.";
+    CLOUDPROVIDER_INSTANCE_TYPE_CPU_CORES = "karpenter_cloudprovider_instance_type_cpu_cores" gauge [instance_type]
+        "Cores of an instance type.";
+    CLOUDPROVIDER_INSTANCE_TYPE_MEMORY_BYTES = "karpenter_cloudprovider_instance_type_memory_bytes" gauge
+        [instance_type]
+        "Memory of an instance type, as the cloud lists it.";
+    CLOUDPROVIDER_INSTANCE_LAUNCH_FAILURES_TOTAL = "karpenter_cloudprovider_instance_launch_failures_total" counter
+        [zone, zone_id, capacity_type, reason]
+        "Errors of fleets, by reason.";
+    CLOUDPROVIDER_INSTANCE_TERMINATION_FAILURES_TOTAL =
+        "karpenter_cloudprovider_instance_termination_failures_total" counter [zone, zone_id]
+        "Terminations that failed.";
+    CLOUDPROVIDER_BATCHER_BATCH_TIME_SECONDS = "karpenter_cloudprovider_batcher_batch_time_seconds" DURATIONS [batcher]
+        "How long a batch of calls waited for company.";
+    CLOUDPROVIDER_BATCHER_BATCH_SIZE = "karpenter_cloudprovider_batcher_batch_size" BATCH_SIZES [batcher]
+        "How many calls a batch joined.";
+    EC2NODECLASSES_USERDATA_BYTES = "karpenter_ec2nodeclasses_userdata_bytes" gauge [nodeclass]
+        "How large the user data of an EC2NodeClass is.";
+    AWS_SDK_GO_REQUEST_TOTAL = "aws_sdk_go_request_total" counter [service, operation, status]
+        "Calls to AWS, by answer.";
+    AWS_SDK_GO_REQUEST_DURATION_SECONDS = "aws_sdk_go_request_duration_seconds" DURATIONS [service, operation, status]
+        "How long AWS took to answer, retries included.";
+    AWS_SDK_GO_REQUEST_RETRY_COUNT = "aws_sdk_go_request_retry_count" RETRIES [service, operation]
+        "How often a call to AWS was tried again.";
+    AWS_SDK_GO_REQUEST_ATTEMPT_TOTAL = "aws_sdk_go_request_attempt_total" counter [service, operation, status]
+        "Attempts of calls to AWS, by answer.";
+    AWS_SDK_GO_REQUEST_ATTEMPT_DURATION_SECONDS = "aws_sdk_go_request_attempt_duration_seconds" DURATIONS
+        [service, operation, status]
+        "How long AWS took to answer one attempt.";
     BUILD_INFO = "karpenter_build_info" gauge [version, goversion, goarch, commit]
         "1, with the release. goversion names the Rust release: this is no Go program.";
 
