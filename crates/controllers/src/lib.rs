@@ -14,6 +14,7 @@
 //! To know what wakes it, read [`wake`]; to know what it does and in which order, read [`operator::duties`].
 
 pub mod buffers;
+pub mod chores;
 pub mod claims;
 pub mod classes;
 pub mod conditions;
@@ -44,6 +45,7 @@ pub mod static_capacity;
 pub mod status;
 pub mod stock;
 pub mod supply;
+pub mod tagging;
 pub mod termination;
 pub mod upkeep;
 pub mod wake;

@@ -22,7 +22,7 @@ use crate::termination::{self, Evictions};
 use crate::upkeep;
 use crate::wake::Wake;
 use crate::world::{Change, World};
-use crate::{buffers, classes, early_binding, overlays, pools, provisioning};
+use crate::{buffers, chores, classes, early_binding, overlays, pools, provisioning, tagging};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kerf_cloud::CloudProvider;
 use kerf_mirror::{Kind, Mirror, Object};
@@ -86,6 +86,8 @@ pub fn duties(options: &Options) -> Vec<Box<dyn Duty>> {
         Box::new(termination::EvictionQueue::default()),
     ];
     duties.extend(upkeep::duties());
+    duties.push(Box::new(tagging::Tagging::default()));
+    duties.push(Box::new(chores::Chores::default()));
     duties.extend(working);
     if options.gates.static_capacity {
         duties.push(Box::new(static_capacity::Provisioning::default()));

@@ -105,7 +105,8 @@ fn disappointment(node: &Node, claim: &NodeClaim) -> Option<Resources> {
     Some(less)
 }
 
-fn amounts(list: Option<&BTreeMap<String, QuantityText>>) -> Resources {
+/// What can be read of a list of amounts.
+pub(super) fn amounts(list: Option<&BTreeMap<String, QuantityText>>) -> Resources {
     let read = |(name, text): (&String, &QuantityText)| Some((name.as_str().into(), Quantity::parse(&text.0).ok()?));
     Resources(list.into_iter().flatten().filter_map(read).collect())
 }

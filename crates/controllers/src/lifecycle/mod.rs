@@ -356,6 +356,7 @@ fn tell(doing: Doing, claim: &NodeClaim, desk: &mut Desk<'_>) {
             if registered {
                 let series = [label(claim, labels::NODE_POOL), label(claim, ZONE)];
                 desk.metrics.add(&families::NODES_CREATED_TOTAL, &series, 1.0);
+                register::teach(claim, desk);
                 tracing::info!(
                     controller = NAME,
                     NodeClaim = name,

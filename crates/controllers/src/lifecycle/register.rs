@@ -1,7 +1,10 @@
 //! A machine has joined the cluster: what its Node takes over from the claim. Only now; later edits of a claim stay with it.
 
+use super::initialize::amounts;
+use super::removal::label;
 use super::{Doing, LAUNCHED, Look, NAME, REGISTERED};
 use crate::conditions::{Conditions, Status};
+use crate::desk::Desk;
 use crate::early_binding;
 use crate::events::{About, Event};
 use crate::resource::NODE_CLAIMS;
@@ -10,8 +13,10 @@ use crate::write;
 use k8s_openapi::api::core::v1::{Node, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kerf_api::NodeClaim;
-use kerf_api::labels::{DO_NOT_SYNC_TAINTS, REGISTERED as REGISTERED_LABEL, TERMINATION_FINALIZER};
+use kerf_api::labels::{DO_NOT_SYNC_TAINTS, INSTANCE_TYPE, REGISTERED as REGISTERED_LABEL, TERMINATION_FINALIZER};
 use kerf_api::taints::{NO_EXECUTE, UNREGISTERED};
+use kerf_cloud::NodeSeen;
+use kerf_model::NodeClassRef;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -67,6 +72,27 @@ impl Look<'_, '_, '_> {
         status["nodeName"] = json!(name);
         conditions.set_true(REGISTERED, now)
     }
+}
+
+/// Lets the provider see what the machine really has.
+pub(super) fn teach(claim: &NodeClaim, desk: &Desk<'_>) {
+    let class = &claim.spec.node_class_ref;
+    let class = NodeClassRef {
+        group: class.group.as_str().into(),
+        kind: class.kind.as_str().into(),
+        name: class.name.as_str().into(),
+    };
+    let (Some(node), Some(class)) = (desk.world.node_of_claim(claim), desk.world.classes.get(&class)) else {
+        return;
+    };
+    let image_id = claim.status.as_ref().and_then(|status| status.image_id.as_deref()).unwrap_or_default();
+    let capacity = amounts(node.status.as_ref().and_then(|status| status.capacity.as_ref()));
+    desk.cloud.learn(&NodeSeen {
+        instance_type: label(claim, INSTANCE_TYPE),
+        image_id,
+        class_object: &class.value,
+        capacity: &capacity,
+    });
 }
 
 /// Whether the node came with the taint that keeps pods away until it is registered, or is registered already.

@@ -3,8 +3,8 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use kerf_cloud::{
-    Answer, ClassStatus, CloudError, CloudProvider, Instance, InstanceRef, LaunchOrder, NodeClassKind, RepairPolicy,
-    TypesAsk,
+    Answer, Chore, ChoreReport, ClassStatus, CloudError, CloudProvider, InUse, Instance, InstanceRef, LaunchOrder,
+    NodeClassKind, NodeSeen, RepairPolicy, TypesAsk,
 };
 use kerf_model::{CapacityType, InstanceType, Money, Quantity, Resources, Text, TypeName};
 use kerf_simulation::{Rehearsal, Setup};
@@ -45,6 +45,16 @@ pub(crate) struct Script {
     /// It cannot say.
     pub(crate) drift_failure: Option<CloudError>,
     pub(crate) n_drift_questions: usize,
+    pub(crate) chores: Vec<Chore>,
+    /// Answers to the next runs of chores; after them there is nothing to report.
+    pub(crate) reports: VecDeque<Result<ChoreReport, CloudError>>,
+    /// Which chore ran, and what the cluster used then.
+    pub(crate) runs: Vec<(&'static str, Arc<InUse>)>,
+    /// Annotations that say that an instance is labelled; without any, instances are not labelled.
+    pub(crate) marks: BTreeMap<Text, Text>,
+    pub(crate) labelled: Vec<InstanceRef>,
+    /// What registered nodes showed: instance type, image and CPU.
+    pub(crate) seen: Vec<(String, String, i64)>,
 }
 
 impl ScriptedCloud {
@@ -178,6 +188,34 @@ impl CloudProvider for ScriptedCloud {
 
     fn repair_policies(&self) -> Vec<RepairPolicy> {
         Vec::new()
+    }
+
+    fn label_instance(&self, instance: InstanceRef) -> Answer<BTreeMap<Text, Text>> {
+        let mut script = self.script();
+        if script.marks.is_empty() {
+            return Box::pin(ready(Err(CloudError::Unsupported { what: "labelling".into() })));
+        }
+        script.labelled.push(instance);
+        let answer = match script.failures.pop_front() {
+            Some(failure) => Err(failure),
+            None => Ok(script.marks.clone()),
+        };
+        Box::pin(ready(answer))
+    }
+
+    fn chores(&self) -> Vec<Chore> {
+        self.script().chores.clone()
+    }
+
+    fn run_chore(&self, name: &'static str, in_use: Arc<InUse>) -> Answer<ChoreReport> {
+        let mut script = self.script();
+        script.runs.push((name, in_use));
+        Box::pin(ready(script.reports.pop_front().unwrap_or_else(|| Ok(ChoreReport::default()))))
+    }
+
+    fn learn(&self, node: &NodeSeen<'_>) {
+        let cores = node.capacity.get("cpu").units();
+        self.script().seen.push((node.instance_type.to_owned(), node.image_id.to_owned(), cores));
     }
 }
 
