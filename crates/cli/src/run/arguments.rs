@@ -126,6 +126,11 @@ pub(crate) struct RunArguments {
     /// The cluster's default spread constraints, in YAML or JSON: {podTopologySpread: {defaultConstraints: [...]}}.
     #[arg(long, value_name = "YAML")]
     pub(crate) scheduler_config: Option<String>,
+
+    /// ignore or replace: what a recommendation to rebalance a spot instance leads to, an event or a replacement [default:
+    /// ignore].
+    #[arg(long, value_name = "WHAT")]
+    pub(crate) rebalance: Option<String>,
 }
 
 /// Who sells the nodes.

@@ -5,7 +5,7 @@ use super::gates::{self, parse_bool};
 use crate::output;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use kerf_controllers::{Gates, Options};
+use kerf_controllers::{Gates, Options, Rebalance};
 use kerf_mirror::{LabelRules, MirrorSettings, View};
 use kerf_model::{Binder, MinValuesPolicy, PreferencePolicy, ReservedMode, Spread, Text};
 use std::path::PathBuf;
@@ -42,6 +42,7 @@ pub(crate) struct Settings {
     pub(crate) repairs_as_before: bool,
     pub(crate) gates: Gates,
     pub(crate) default_spreads: Vec<Spread>,
+    pub(crate) rebalance: Rebalance,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,6 +113,7 @@ impl Settings {
             gates: gates::parse(&from.text(&a.feature_gates, "FEATURE_GATES", ""))
                 .map_err(|message| anyhow::anyhow!("--feature-gates (FEATURE_GATES): {message}"))?,
             default_spreads: spreads(&from.text(&a.scheduler_config, "SCHEDULER_CONFIG", ""))?,
+            rebalance: rebalance(&from.text(&a.rebalance, "REBALANCE", "ignore"))?,
         };
         let mut warnings = from.warnings;
         settings.check(&mut warnings)?;
@@ -186,6 +188,7 @@ impl Settings {
         options.batch_max_ms = self.batch_max_ms;
         options.batch_idle_ms = self.batch_idle_ms;
         options.observes_cluster_state = self.observes_cluster_state;
+        options.rebalance = self.rebalance;
         options
     }
 
@@ -298,6 +301,14 @@ fn preferences(text: &str) -> anyhow::Result<PreferencePolicy> {
         "Respect" => PreferencePolicy::Respect,
         "Ignore" => PreferencePolicy::Ignore,
         other => bail!("--preference-policy (PREFERENCE_POLICY) is {other:?}: there are Respect and Ignore"),
+    })
+}
+
+fn rebalance(text: &str) -> anyhow::Result<Rebalance> {
+    Ok(match text {
+        "" | "ignore" => Rebalance::Ignore,
+        "replace" => Rebalance::Replace,
+        other => bail!("--rebalance (REBALANCE) is {other:?}: there are ignore and replace"),
     })
 }
 

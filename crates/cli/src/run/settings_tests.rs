@@ -47,6 +47,7 @@ fn shown(settings: &Settings, flag: &str) -> String {
         "legacy-node-repair" => s.repairs_as_before.to_string(),
         "feature-gates" => format!("StaticCapacity={}", s.gates.static_capacity),
         "scheduler-config" => s.default_spreads.len().to_string(),
+        "rebalance" => format!("{:?}", s.rebalance),
         other => panic!("no such flag: {other}"),
     }
 }
@@ -57,7 +58,7 @@ const SPREAD: &str = "{podTopologySpread: {defaultConstraints: [{maxSkew: 1, top
 /// Flag, what it is by default, a value for the variable, another for the flag, and what each shows.
 type Row = (&'static str, &'static str, (&'static str, &'static str), (&'static str, &'static str));
 
-const TABLE: [Row; 26] = [
+const TABLE: [Row; 27] = [
     ("cloud", "kwok", ("sim", "sim"), ("aws", "aws")),
     ("instance-types-file-path", "", ("/a.json", "/a.json"), ("/b.json", "/b.json")),
     ("karpenter-service", "", ("a", "a"), ("b", "b")),
@@ -89,6 +90,7 @@ const TABLE: [Row; 26] = [
         ("", "StaticCapacity=false"),
     ),
     ("scheduler-config", "0", (SPREAD, "1"), ("", "0")),
+    ("rebalance", "Ignore", ("replace", "Replace"), ("ignore", "Ignore")),
 ];
 
 fn variable(flag: &str) -> String {
@@ -172,6 +174,7 @@ fn what_cannot_be_meant_ends_the_start_with_what_to_do() {
     for (flags, variables, expected) in [
         (&[][..], &[("LOG_LEVEL", "verbose")][..], "debug, info and error"),
         (&[], &[("PREFERENCE_POLICY", "")], "Respect and Ignore"),
+        (&["--rebalance=later"], &[], "ignore and replace"),
         (&[], &[("MIN_VALUES_POLICY", "strict")], "Strict and BestEffort"),
         (&[], &[("FEATURE_GATES", "StaticCapacity=")], "StaticCapacity"),
         (&[], &[("KERF_CLOUD", "nimbus")], "kwok, sim and aws"),
