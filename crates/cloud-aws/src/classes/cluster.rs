@@ -27,11 +27,15 @@ impl Cluster {
         }
         let is_said = settings.cluster_endpoint.is_some()
             && !settings.cluster_ca_bundle.is_empty()
-            && !settings.is_eks_control_plane
             && !settings.kubernetes_version.is_empty();
-        let asked = match is_said {
+        let asked = match is_said && !settings.is_eks_control_plane {
             true => None,
-            false => Some(wire.describe_cluster(settings.cluster_name.clone()).await?),
+            false => match wire.describe_cluster(settings.cluster_name.clone()).await {
+                Ok(cluster) => Some(cluster),
+                // Older policies do not let us ask, and we can do without.
+                Err(failure) if is_said && failure.is_denied() => None,
+                Err(failure) => return Err(failure),
+            },
         };
         let facts = combine(settings, asked.as_ref());
         *self.lock() = Some(facts.clone());
@@ -176,6 +180,16 @@ mod tests {
         aws.fail_next(Failure::new("eks:DescribeCluster", "ServerException", "oops"));
         assert!(now_ready(cluster.refresh_version(&aws, &by_eks)).is_err());
         assert_eq!(cluster.known().unwrap().version, "1.35", "what is known stays");
+    }
+
+    #[test]
+    fn what_was_said_will_do_where_eks_may_not_be_asked() {
+        let aws = Scripted::default();
+        aws.fail_always(Failure::new("eks:DescribeCluster", "AccessDeniedException", "no"));
+        let by_eks = Settings { is_eks_control_plane: true, ..settings() };
+        assert_eq!(now_ready(Cluster::default().facts(&aws, &by_eks)).unwrap().version, "1.34");
+        let unsaid = Settings { cluster_endpoint: None, ..by_eks };
+        assert!(now_ready(Cluster::default().facts(&aws, &unsaid)).is_err());
     }
 
     #[test]

@@ -75,7 +75,7 @@ impl Finding {
         match before.filter(|condition| condition.observed_generation == generation) {
             Some(condition) if condition.status == "True" => Self::holds(kind, message),
             _ if is_denied => Self::fails(kind, "AccessDenied", message),
-            _ => Self::unknown(kind, "ResolutionFailed", message),
+            _ => Self::unknown(kind, "ReconciliationFailed", message),
         }
     }
 

@@ -27,7 +27,8 @@ impl Default for Reservations {
 /// What a class may use, in order of id.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Found {
-    pub(super) reservations: Vec<Reservation>,
+    /// Those that EC2 was asked about just now: only its fresh word may replace our own count.
+    pub(super) counted: Vec<Reservation>,
     pub(super) status: Vec<CapacityReservation>,
     /// When the status changes by itself.
     pub(super) changes_after: Option<Duration>,
@@ -38,6 +39,7 @@ impl Reservations {
     pub(super) async fn find(&self, wire: &dyn Aws, class: &Ec2NodeClass, now: UnixMillis) -> Result<Found, Failure> {
         let terms = class.spec.capacity_reservation_selector_terms.as_deref().unwrap_or_default();
         let mut found: BTreeMap<String, Reservation> = BTreeMap::new();
+        let mut counted = Vec::new();
         for query in terms.iter().map(query_of) {
             let key = format!("{query:?}");
             let answer = match self.fresh.get(&key, now) {
@@ -45,13 +47,14 @@ impl Reservations {
                 None => {
                     let answer = ask(wire, query).await?;
                     self.fresh.put(key, answer.clone(), now);
+                    counted.extend(answer.clone());
                     answer
                 }
             };
             found.extend(answer.into_iter().map(|reservation| (reservation.id.clone(), reservation)));
         }
-        let usable = found.into_values().filter(|reservation| is_usable(reservation, now)).collect();
-        Ok(status(usable, now))
+        let usable: Vec<Reservation> = found.into_values().filter(|reservation| is_usable(reservation, now)).collect();
+        Ok(Found { counted, ..status(&usable, now) })
     }
 }
 
@@ -90,7 +93,7 @@ fn kind(reservation: &Reservation) -> &str {
     if reservation.kind.is_empty() { "default" } else { &reservation.kind }
 }
 
-fn status(reservations: Vec<Reservation>, now: UnixMillis) -> Found {
+fn status(reservations: &[Reservation], now: UnixMillis) -> Found {
     let mut turns: Vec<i64> = Vec::new();
     let one = |reservation: &Reservation| {
         let expires = reservation.end_ms.filter(|_| kind(reservation) == "capacity-block").map(|end| end - EXPIRING_MS);
@@ -112,7 +115,7 @@ fn status(reservations: Vec<Reservation>, now: UnixMillis) -> Found {
     };
     let status = reservations.iter().map(one).collect();
     let next = turns.into_iter().min().and_then(|at| u64::try_from(at - now.0).ok());
-    Found { reservations, status, changes_after: next.map(Duration::from_millis) }
+    Found { counted: Vec::new(), status, changes_after: next.map(Duration::from_millis) }
 }
 
 #[cfg(test)]
@@ -174,7 +177,9 @@ mod tests {
         let found = now_ready(reservations.find(&aws, &class(terms.clone()), NOW)).unwrap();
         assert_eq!(ids(&found), ["cr-1", "cr-2", "cr-5"]);
         assert_eq!(aws.count("ec2:DescribeCapacityReservations"), 6);
-        now_ready(reservations.find(&aws, &class(terms), UnixMillis(NOW.0 + MINUTE - 1))).unwrap();
+        assert_eq!(found.counted.len(), 5);
+        let again = now_ready(reservations.find(&aws, &class(terms), UnixMillis(NOW.0 + MINUTE - 1))).unwrap();
+        assert_eq!((ids(&again), again.counted.len()), (ids(&found), 0));
         assert_eq!(aws.count("ec2:DescribeCapacityReservations"), 6, "fresh for a minute");
     }
 
