@@ -39,6 +39,7 @@ pub enum CloudCall {
         operation: Text,
     },
     ResolveClass(Arc<Value>),
+    EndClass(Arc<Value>),
     Drift {
         instance: InstanceRef,
         class: Arc<Value>,
@@ -64,7 +65,11 @@ impl CloudCall {
             Self::Reboot { .. } => Some("Reboot"),
             Self::ResolveClass(_) => Some("ResolveClass"),
             Self::Drift { .. } => Some("IsDrifted"),
-            Self::LabelInstance(_) | Self::Notices | Self::Acknowledge(_) | Self::RunChore { .. } => None,
+            Self::EndClass(_)
+            | Self::LabelInstance(_)
+            | Self::Notices
+            | Self::Acknowledge(_)
+            | Self::RunChore { .. } => None,
         }
     }
 
@@ -179,6 +184,10 @@ pub fn ask(cloud: &dyn CloudProvider, call: CloudCall) -> Answer<CloudAnswer> {
         CloudCall::ResolveClass(class) => {
             let answer = cloud.resolve_class(class);
             Box::pin(async move { answer.await.map(|status| CloudAnswer::Class(Box::new(status))) })
+        }
+        CloudCall::EndClass(class) => {
+            let answer = cloud.end_class(class);
+            Box::pin(async move { answer.await.map(|()| CloudAnswer::Done) })
         }
         CloudCall::Drift { instance, class } => {
             let answer = cloud.drift(instance, class);
