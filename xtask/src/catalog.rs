@@ -109,7 +109,6 @@ struct Options {
     cache: PathBuf,
     is_from_aws: bool,
     /// Of the account; None: as the environment says.
-    #[cfg_attr(not(feature = "aws"), expect(dead_code, reason = "only AWS is asked for a region"))]
     region: Option<String>,
 }
 
