@@ -54,7 +54,7 @@ pub(crate) struct InstanceTypesArguments {
     pub(crate) families: Vec<Families>,
 
     /// Only what costs at most so many dollars per hour.
-    #[arg(long, value_name = "DOLLARS", value_parser = parse_dollars)]
+    #[arg(long, value_name = "DOLLARS", value_parser = parse_dollars, allow_hyphen_values = true)]
     pub(crate) max_price: Option<Money>,
 
     /// How to print them.

@@ -3,6 +3,7 @@
 use super::ask::Ask;
 use anyhow::bail;
 use kerf_cloud::aws::{self, AmiFamily, NodeClassFacts};
+use kerf_model::labels::OS;
 use kerf_model::resources::CPU;
 use kerf_model::{CapacityType, InstanceType, Money, Offering, Quantity, Requirements, Resources, Text, TypeName};
 use std::collections::{BTreeMap, BTreeSet};
@@ -107,7 +108,10 @@ fn check_zones(ask: &Ask) -> anyhow::Result<()> {
 }
 
 fn does(it: &InstanceType, ask: &Ask) -> bool {
-    it.requirements.compatible(&ask.requirements, |_| false).is_ok()
+    // No image of the family runs on a machine without an operating system.
+    let boots = it.requirements.get(OS).is_some_and(|systems| !systems.values.is_empty());
+    boots
+        && it.requirements.compatible(&ask.requirements, |_| false).is_ok()
         && ask.cpu.is_none_or(|range| range.has(it.capacity.get(CPU)))
         && ask.memory.is_none_or(|range| range.has(advertised(it)))
 }
