@@ -10,7 +10,7 @@ use aws_sdk_ec2::Client;
 use aws_sdk_ec2::config::retry::RetryConfig;
 use aws_sdk_ec2::types::{self, InstanceTypeInfo, LocationType, ProcessorInfo};
 use aws_smithy_types::DateTime;
-use kerf_cloud::aws::{Accelerator, Gpu, Neuron, TypeFacts, type_facts};
+use kerf_cloud::aws::{Accelerator, Gpu, Neuron, PlacementStrategy, TypeFacts, type_facts};
 use kerf_model::{Money, Text, UnixMillis};
 
 const TYPES: &str = "ec2:DescribeInstanceTypes";
@@ -108,6 +108,7 @@ fn facts(info: &InstanceTypeInfo) -> Option<TypeFacts> {
         addresses_per_interface: count(network.and_then(|it| it.ipv4_addresses_per_interface())),
         branch_interfaces: listed.and_then(|listed| listed.branch_interfaces),
         network_cards: u32::try_from(cards.len()).unwrap_or_default(),
+        card_interfaces: card_interfaces(cards),
         network_mbps: network_mbps.or_else(|| listed.and_then(|listed| listed.network_mbps)),
         ebs_mbps: ebs_figures.and_then(|it| it.maximum_bandwidth_in_mbps()).map(i32::unsigned_abs),
         ebs_volumes: ebs
@@ -125,11 +126,21 @@ fn facts(info: &InstanceTypeInfo) -> Option<TypeFacts> {
         encrypts_in_transit: network.and_then(|it| it.encryption_in_transit_supported()).unwrap_or_default(),
         has_enclaves: info.nitro_enclaves_support().is_some_and(|support| support.as_str() == "supported"),
         nests_virtualization: processor.supported_features().iter().any(|it| it.as_str() == "nested-virtualization"),
-        allows_cluster_placement: strategies.iter().any(|it| it.as_str() == "cluster"),
+        placement: strategies.iter().filter_map(|it| PlacementStrategy::parse(it.as_str())).collect(),
         sells_on_demand: sells("on-demand"),
         sells_spot: sells("spot"),
     };
     (!facts.architectures.is_empty()).then_some(facts)
+}
+
+/// In order of the cards' indices.
+fn card_interfaces(cards: &[types::NetworkCardInfo]) -> Vec<u32> {
+    let figures = |card: &types::NetworkCardInfo| {
+        (card.network_card_index().unwrap_or_default(), count(card.maximum_network_interfaces()))
+    };
+    let mut by_index: Vec<(i32, u32)> = cards.iter().map(figures).collect();
+    by_index.sort_unstable();
+    by_index.into_iter().map(|(_, n_interfaces)| n_interfaces).collect()
 }
 
 /// As Kubernetes names them.
