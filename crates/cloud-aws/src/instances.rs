@@ -57,12 +57,28 @@ pub struct Instances {
 struct Memory {
     /// As last read. Replaced by every list; what a list omits is forgotten.
     seen: BTreeMap<String, Ec2Instance>,
-    /// By id: which claim it was bought for, and when. EC2 learns that only once the node has a name.
-    bought: BTreeMap<String, (Text, i64)>,
+    /// By id: whom it was bought for. EC2 learns that only once the node has a name.
+    bought: BTreeMap<String, Bought>,
     /// Restarts that were asked for, by id and operation.
     restarted: BTreeSet<(String, Text)>,
     /// Zones that must not be touched.
     shifted: BTreeSet<String>,
+}
+
+struct Bought {
+    claim: Text,
+    at_ms: i64,
+    /// Reads have caught up with the launch: from now on not to be found is to be gone.
+    is_seen: bool,
+}
+
+impl Memory {
+    fn saw(&mut self, instance: &Ec2Instance) {
+        self.seen.insert(instance.id.clone(), instance.clone());
+        if let Some(bought) = self.bought.get_mut(&instance.id) {
+            bought.is_seen = true;
+        }
+    }
 }
 
 /// `aws:///us-west-2a/i-0123`, taken apart.
@@ -100,12 +116,13 @@ impl Instances {
 
     /// What was bought for a claim, before EC2 says so itself.
     pub fn bought(&self, id: &str, claim: &Text) {
-        self.memory().bought.insert(id.to_owned(), (claim.clone(), self.clock.now().0));
+        let bought = Bought { claim: claim.clone(), at_ms: self.clock.now().0, is_seen: false };
+        self.memory().bought.insert(id.to_owned(), bought);
     }
 
     /// The claim of an instance, as far as anybody knows.
     pub fn claim_of(&self, instance: &Ec2Instance) -> Text {
-        let remembered = || self.memory().bought.get(&instance.id).map(|(claim, _)| claim.clone());
+        let remembered = || self.memory().bought.get(&instance.id).map(|bought| bought.claim.clone());
         let tag = instance.tags.get(CLAIM_TAG).map(|claim| Text::from(claim.as_str()));
         tag.or_else(remembered).unwrap_or_default()
     }
@@ -125,7 +142,7 @@ impl Instances {
         let found = self.finding.ask(filters, of.id.clone()).await;
         match found.map_err(|failure| trouble(&failure, provider_id))? {
             Some(instance) => {
-                self.memory().seen.insert(of.id, instance.clone());
+                self.memory().saw(&instance);
                 Ok(instance)
             }
             None => {
@@ -164,7 +181,10 @@ impl Instances {
         for (id, instance) in kept.into_iter().filter(|(_, instance)| shifted.contains(&instance.zone)) {
             seen.entry(id).or_insert(instance);
         }
-        memory.bought.retain(|id, (_, at_ms)| seen.contains_key(id) || began_ms - *at_ms < READS_LAG_MS);
+        memory.bought.retain(|id, bought| {
+            bought.is_seen |= seen.contains_key(id);
+            seen.contains_key(id) || began_ms - bought.at_ms < READS_LAG_MS
+        });
         memory.restarted.retain(|(id, _)| seen.contains_key(id));
         let out = seen.values().cloned().collect();
         memory.seen = seen;
@@ -175,8 +195,9 @@ impl Instances {
     pub async fn end(&self, provider_id: &str) -> Result<(), CloudError> {
         let Some(of) = ProviderId::parse(provider_id) else { return Err(not_found(provider_id)) };
         self.refuse_in_shifted_zone(&of, "ended")?;
+        let found = self.find(provider_id).await;
         let is_new = self.is_new(&of.id);
-        match self.find(provider_id).await {
+        match found {
             Ok(instance) if instance.state == "shutting-down" => return Ok(()),
             Ok(instance) if is_released(&instance) => {
                 tracing::info!("provider-id" = provider_id, "instance was released by its tags and is not ended");
@@ -265,7 +286,7 @@ impl Instances {
 
     fn is_new(&self, id: &str) -> bool {
         let now_ms = self.clock.now().0;
-        self.memory().bought.get(id).is_some_and(|(_, at_ms)| now_ms - at_ms < READS_LAG_MS)
+        self.memory().bought.get(id).is_some_and(|bought| !bought.is_seen && now_ms - bought.at_ms < READS_LAG_MS)
     }
 
     fn seen_in_shifted_zone(&self, of: &ProviderId) -> Option<Ec2Instance> {
