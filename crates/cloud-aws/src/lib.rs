@@ -23,6 +23,7 @@ pub mod chores;
 pub mod classes;
 pub mod instances;
 pub mod interruption;
+pub mod launch;
 pub mod memory;
 #[cfg(feature = "testing")]
 pub mod oracle;

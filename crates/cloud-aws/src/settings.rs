@@ -29,6 +29,8 @@ pub struct Settings {
     pub has_node_class_cel: bool,
     /// Gate NodeOverlay: prices of types that no price list has may come from overlays.
     pub has_node_overlay: bool,
+    /// MIN_VALUES_POLICY: a claim whose minValues the cheapest sixty types do not meet is given up rather than launched.
+    pub has_strict_min_values: bool,
     /// The minor version of the API server, such as `1.35`, where EKS is not asked.
     pub kubernetes_version: String,
     /// The address of `kube-system/kube-dns`; None when there is no such service.
@@ -75,6 +77,7 @@ impl Default for Settings {
             has_reserved_capacity: true,
             has_node_class_cel: false,
             has_node_overlay: false,
+            has_strict_min_values: true,
             kubernetes_version: String::new(),
             cluster_dns: None,
         }

@@ -1,8 +1,34 @@
-//! For tests: types in a line.
+//! For tests: orders and types in a line.
 
-use kerf_model::{CapacityType, InstanceType, Money, Offering, Quantity, Requirement, Requirements, Resources, labels};
+use kerf_cloud::LaunchOrder;
+use kerf_model::{
+    CapacityType, InstanceType, Money, NodeClassRef, Offering, Quantity, Requirement, Requirements, Resources, labels,
+};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// A claim of the pool `default` that anything suits.
+pub(crate) fn order(name: &str, class: Option<Value>) -> LaunchOrder {
+    LaunchOrder {
+        claim: name.into(),
+        uid: name.into(),
+        pool: Some("default".into()),
+        node_class: NodeClassRef {
+            group: "karpenter.k8s.aws".into(),
+            kind: "EC2NodeClass".into(),
+            name: "default".into(),
+        },
+        class_object: class.map(Arc::new),
+        requirements: Requirements::new(),
+        requests: Resources::new(),
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+        taints: Vec::new(),
+        startup_taints: Vec::new(),
+        avoid: Vec::new(),
+    }
+}
 
 /// `m5.large a:spot:10 b:on-demand:20`: a type of 2 CPUs and 29 pods; prices are in thousandths of a dollar. A reserved offering
 /// is `a:reserved:1:cr-1:3`, with `:block` or `:interruptible` behind it where it is one. A `!` before the zone: not available.

@@ -55,6 +55,7 @@ fn request(
         .set_on_demand_options(order.on_demand_strategy.map(on_demand))
         .set_reserved_capacity_options(reserved)
         .set_tag_specifications(tag_specifications(&["instance", "volume", "fleet"], &order.tags))
+        .set_client_token(order.client_token)
         .set_dry_run(order.dry_run.then_some(true))
 }
 

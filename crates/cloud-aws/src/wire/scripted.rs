@@ -40,6 +40,10 @@ pub struct Account {
     pub sold_out: Vec<(String, String, String)>,
     /// Every call, in order: the action and its request.
     pub calls: Vec<(&'static str, String)>,
+    /// What the next launches are answered with, whatever there is.
+    pub fleet_replies: VecDeque<FleetReply>,
+    /// Answers to launches by their tokens: who repeats a request gets the same one.
+    pub answered: BTreeMap<String, FleetReply>,
     pub n_launched: usize,
     pub now_ms: i64,
 }
@@ -235,6 +239,12 @@ impl Aws for Scripted {
             if order.dry_run {
                 return Err(Failure::new("ec2:CreateFleet", "DryRunOperation", "Request would have succeeded"));
             }
+            if let Some(reply) = order.client_token.as_ref().and_then(|token| account.answered.get(token)) {
+                return Ok(reply.clone());
+            }
+            if let Some(reply) = account.fleet_replies.pop_front() {
+                return Ok(reply);
+            }
             for config in &order.configs {
                 if !account.templates.iter().any(|(template, _)| template.name == config.template_name) {
                     let code = "InvalidLaunchTemplateName.NotFoundException";
@@ -262,6 +272,14 @@ impl Aws for Scripted {
             let best = left.min_by_key(|(_, over)| over.priority.unwrap_or(Money::default()));
             if let Some((config, over)) = best {
                 let is_spot = order.capacity_type == "spot";
+                let made_from = account.templates.iter().find(|(template, _)| template.name == config.template_name);
+                let data = made_from.map(|(_, data)| data.clone()).unwrap_or_default();
+                let subnet = account.subnets.iter().find(|subnet| Some(&subnet.id) == over.subnet_id.as_ref());
+                let zone_id = subnet.and_then(|subnet| subnet.zone_id.clone());
+                let n_efa =
+                    data.interfaces.iter().filter(|it| it.kind.as_deref().is_some_and(|kind| kind.starts_with("efa")));
+                let n_efa = u32::try_from(n_efa.count()).unwrap_or_default();
+                let reservation = data.reservation.clone().unwrap_or_default();
                 let mut ids = Vec::new();
                 for _ in 0..order.n_instances {
                     account.n_launched += 1;
@@ -272,10 +290,18 @@ impl Aws for Scripted {
                         instance_type: over.instance_type.clone(),
                         state: "running".to_owned(),
                         zone: over.zone.clone(),
+                        zone_id: zone_id.clone(),
                         subnet_id: over.subnet_id.clone(),
-                        image_id: over.image_id.clone().unwrap_or_default(),
+                        image_id: over.image_id.clone().unwrap_or_else(|| data.image_id.clone()),
+                        security_group_ids: data.interfaces.first().map(|it| it.groups.clone()).unwrap_or_default(),
                         launched_ms: account.now_ms,
+                        tenancy: data.tenancy.clone(),
                         is_spot,
+                        reservation_id: reservation.target_id.clone(),
+                        reservation_preference: data.reservation.as_ref().map(|it| it.preference.clone()),
+                        n_efa_interfaces: n_efa,
+                        placement_group_id: data.placement_group_id.clone(),
+                        partition: data.partition,
                         tags: order.tags.clone(),
                         ..Ec2Instance::default()
                     });
@@ -289,6 +315,9 @@ impl Aws for Scripted {
                     template_name: Some(config.template_name.clone()),
                     is_spot,
                 });
+            }
+            if let Some(token) = &order.client_token {
+                account.answered.insert(token.clone(), reply.clone());
             }
             Ok(reply)
         })
@@ -337,7 +366,12 @@ impl Aws for Scripted {
     }
 
     fn reboot_instances(&self, ids: Vec<String>) -> Reply<()> {
-        self.answer("ec2:RebootInstances", format!("{ids:?}"), |_| Ok(()))
+        self.answer("ec2:RebootInstances", format!("{ids:?}"), |account| {
+            match ids.iter().find(|id| !account.instances.iter().any(|instance| instance.id == **id)) {
+                Some(id) => Err(missing("ec2:RebootInstances", "InvalidInstanceID.NotFound", id)),
+                None => Ok(()),
+            }
+        })
     }
 
     fn create_tags(&self, ids: Vec<String>, tags: Tags) -> Reply<()> {
