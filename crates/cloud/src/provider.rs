@@ -102,6 +102,12 @@ pub trait CloudProvider: Send + Sync {
         unsupported("chores")
     }
 
+    /// Whether a person has taken an instance over, so that it is no longer the operator's to drain or end. None: here that does not
+    /// happen.
+    fn released(&self, _provider_id: Text) -> Option<Answer<bool>> {
+        None
+    }
+
     /// A node has registered with what it really has: the provider may know better from now on.
     fn learn(&self, _node: &NodeSeen<'_>) {}
 
@@ -212,6 +218,8 @@ pub enum ChoreAsk {
     EndClaim { claim: ClaimName, reason: Text, message: Text, by_force: bool },
     /// Labels of a claim and its node that are true now; None takes one away.
     Relabel { claim: ClaimName, labels: BTreeMap<Text, Option<Text>> },
+    /// Delete the Node of an instance that is being ended and has no claim.
+    EndNode { provider_id: Text },
     /// An event on a pool.
     TellPool { pool: PoolName, is_warning: bool, reason: Text, message: Text },
 }

@@ -34,6 +34,7 @@ const BACKOFF_MS: (i64, i64) = (1_000, 300_000);
 /// What our errands begin with, beside those for the ends of claims.
 const RELABEL_CLAIM: &str = "relabel-claim/";
 const RELABEL_NODE: &str = "relabel-node/";
+const END_NODE: &str = "end-node/";
 
 #[derive(Debug)]
 pub struct Chores {
@@ -160,6 +161,16 @@ impl Chores {
                 ChoreAsk::Relabel { claim, labels } => {
                     self.relabels.entry(claim.0.clone()).or_default().extend(labels);
                     self.queue.add(claim.0);
+                }
+                ChoreAsk::EndNode { provider_id } => {
+                    let nodes = desk.world.nodes_of(&provider_id);
+                    let living = nodes.into_iter().find(|node| node.metadata.deletion_timestamp.is_none());
+                    if let Some(metadata) = living.map(|node| node.metadata.clone()) {
+                        let name = metadata.name.unwrap_or_default();
+                        // The next look at the cloud tells of it again if this fails.
+                        let key: Text = format!("{END_NODE}{name}").into();
+                        desk.call(&key, write::delete(NODES, "", &name, metadata.uid.as_deref()));
+                    }
                 }
                 ChoreAsk::TellPool { pool, is_warning, reason, message } => {
                     if let Some(object) = desk.world.pools.get(&pool.0) {

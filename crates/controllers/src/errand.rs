@@ -33,6 +33,10 @@ pub enum CloudCall {
     Get {
         provider_id: Text,
     },
+    /// Whether a person has taken the machine over.
+    IsReleased {
+        provider_id: Text,
+    },
     List,
     Reboot {
         instance: InstanceRef,
@@ -66,6 +70,7 @@ impl CloudCall {
             Self::ResolveClass(_) => Some("ResolveClass"),
             Self::Drift { .. } => Some("IsDrifted"),
             Self::EndClass(_)
+            | Self::IsReleased { .. }
             | Self::LabelInstance(_)
             | Self::Notices
             | Self::Acknowledge(_)
@@ -86,6 +91,7 @@ pub enum CloudAnswer {
     Listed(Vec<Instance>),
     Class(Box<ClassStatus>),
     Drifted(Option<Text>),
+    Released(bool),
     /// Annotations for the claim.
     Labelled(BTreeMap<Text, Text>),
     Noticed(Vec<Notice>),
@@ -173,6 +179,10 @@ pub fn ask(cloud: &dyn CloudProvider, call: CloudCall) -> Answer<CloudAnswer> {
             let answer = cloud.get(provider_id);
             Box::pin(async move { answer.await.map(|instance| CloudAnswer::Found(Box::new(instance))) })
         }
+        CloudCall::IsReleased { provider_id } => match cloud.released(provider_id) {
+            Some(answer) => Box::pin(async move { answer.await.map(CloudAnswer::Released) }),
+            None => Box::pin(std::future::ready(Ok(CloudAnswer::Released(false)))),
+        },
         CloudCall::List => {
             let answer = cloud.list();
             Box::pin(async move { answer.await.map(CloudAnswer::Listed) })

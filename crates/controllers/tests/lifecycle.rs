@@ -574,6 +574,34 @@ fn deleting_a_claim_removes_its_node_then_its_instance_then_itself() {
 }
 
 #[test]
+fn d0_20_a_machine_that_a_person_has_taken_over_keeps_running_and_its_node_stays() {
+    let (mut it, cloud) = rehearse(lifecycle);
+    make_ready(&mut it, "c", &json!({}));
+    cloud.script().released = Some(true);
+    it.delete(&format!("{CLAIMS}/c"));
+    it.run_until("the claim is gone", 60, |it| !has_claim(it, "c"));
+    it.run_for(60);
+    let node = it.get("/api/v1/nodes/node-of-c").unwrap();
+    assert!(node["metadata"]["deletionTimestamp"].is_null(), "{}", node["metadata"]);
+    assert!(node["metadata"]["finalizers"].is_null() && node["metadata"]["ownerReferences"].is_null(), "{node}");
+    assert_eq!((cloud.script().n_terminations, cloud.script().instances.len()), (0, 1));
+    assert_eq!(it.events("Released").len(), 2, "on the claim and on its node");
+}
+
+#[test]
+fn d0_20_a_machine_that_is_still_ours_is_drained_and_ended_as_ever() {
+    let (mut it, cloud) = rehearse(lifecycle);
+    cloud.script().released = Some(false);
+    make_ready(&mut it, "c", &json!({}));
+    it.delete(&format!("{CLAIMS}/c"));
+    it.run_for(60);
+    let_go(&mut it, "node-of-c");
+    it.settle();
+    assert!(!has_claim(&it, "c") && it.nodes().is_empty());
+    assert!(cloud.script().instances.is_empty());
+}
+
+#[test]
 fn an_instance_is_asked_for_every_five_seconds_until_it_is_gone() {
     let (mut it, cloud) = rehearse(lifecycle);
     cloud.script().n_endings = 2;

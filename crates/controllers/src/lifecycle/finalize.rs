@@ -27,6 +27,9 @@ impl Look<'_, '_, '_> {
         if !has_finalizer(self.claim) {
             return;
         }
+        if self.lets_go() {
+            return;
+        }
         if let Some(deadline) = deadline(self.claim) {
             self.patch(json!({"metadata": {"annotations": {TERMINATION_TIMESTAMP: deadline}}}), Doing::Deadline);
             return;

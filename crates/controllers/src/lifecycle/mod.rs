@@ -21,6 +21,7 @@ mod initialize;
 mod launch;
 mod liveness;
 mod register;
+mod release;
 pub mod removal;
 
 use crate::conditions::{Conditions, NODE_CLAIM};
@@ -85,6 +86,8 @@ struct Memory {
     ending_since: Option<UnixMillis>,
     /// The cloud has begun to end it.
     is_ending: bool,
+    /// Whether a person has taken the machine over; None before the cloud was asked.
+    is_released: Option<bool>,
     /// It is to be deleted, and why.
     given_up: Option<GiveUp>,
     is_told_of_missing_taint: bool,
@@ -101,6 +104,8 @@ enum Asking {
     Launch,
     /// Whether there is an instance that nobody wrote down.
     Search,
+    /// Whether the machine is somebody else's by now.
+    Release,
     Terminate,
 }
 
@@ -120,6 +125,8 @@ enum Doing {
     GiveUp(GiveUp),
     Deadline,
     DeleteNode,
+    /// Lets a Node stay whose claim goes.
+    FreeNode,
     RemoveFinalizer,
 }
 
@@ -198,6 +205,7 @@ impl Duty for Lifecycle {
                     match memory.asking.take() {
                         Some(Asking::Launch) => launch::answered(&name, memory, answer, desk),
                         Some(Asking::Search) => finalize::searched(&name, memory, answer, desk),
+                        Some(Asking::Release) => release::answered(&name, memory, answer, desk),
                         Some(Asking::Terminate) => finalize::terminated(&name, memory, answer, desk),
                         None => {}
                     }
@@ -381,7 +389,12 @@ fn tell(doing: Doing, claim: &NodeClaim, desk: &mut Desk<'_>) {
         }
         Doing::Deadline => finalize::annotated(claim, desk),
         Doing::RemoveFinalizer => finalize::finished(claim, desk),
-        Doing::AddFinalizer | Doing::Describe | Doing::SyncNode | Doing::InitializeNode | Doing::DeleteNode => {}
+        Doing::AddFinalizer
+        | Doing::Describe
+        | Doing::SyncNode
+        | Doing::InitializeNode
+        | Doing::DeleteNode
+        | Doing::FreeNode => {}
     }
 }
 

@@ -45,6 +45,8 @@ pub(crate) struct Script {
     /// It cannot say.
     pub(crate) drift_failure: Option<CloudError>,
     pub(crate) n_drift_questions: usize,
+    /// Whether its machines were taken over by a person; None: here that does not happen.
+    pub(crate) released: Option<bool>,
     pub(crate) chores: Vec<Chore>,
     /// Answers to the next runs of chores; after them there is nothing to report.
     pub(crate) reports: VecDeque<Result<ChoreReport, CloudError>>,
@@ -201,6 +203,11 @@ impl CloudProvider for ScriptedCloud {
             None => Ok(script.marks.clone()),
         };
         Box::pin(ready(answer))
+    }
+
+    fn released(&self, _: Text) -> Option<Answer<bool>> {
+        let released = self.script().released?;
+        Some(Box::pin(ready(Ok(released))))
     }
 
     fn chores(&self) -> Vec<Chore> {
