@@ -85,6 +85,8 @@ pub trait Aws: Send + Sync {
     fn add_role_to_instance_profile(&self, name: String, role: String) -> Reply<()>;
     fn remove_role_from_instance_profile(&self, name: String, role: String) -> Reply<()>;
     fn list_instance_profiles(&self, path_prefix: String) -> Reply<Vec<InstanceProfile>>;
+    /// The ARN of a role. The operator never asks: it only passes roles on. For `kerf aws check`.
+    fn get_role(&self, name: String) -> Reply<String>;
     fn describe_cluster(&self, name: String) -> Reply<EksCluster>;
     fn get_caller_identity(&self) -> Reply<CallerIdentity>;
     fn decode_authorization_message(&self, encoded: String) -> Reply<String>;

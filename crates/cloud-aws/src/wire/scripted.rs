@@ -29,6 +29,8 @@ pub struct Account {
     pub parameters: BTreeMap<String, String>,
     pub queues: BTreeMap<String, Vec<QueueMessage>>,
     pub profiles: BTreeMap<String, InstanceProfile>,
+    /// ARNs by name.
+    pub roles: BTreeMap<String, String>,
     pub cluster: Option<EksCluster>,
     pub identity: CallerIdentity,
     pub decoded: BTreeMap<String, String>,
@@ -485,6 +487,13 @@ impl Aws for Scripted {
         self.answer("iam:ListInstanceProfiles", path_prefix.clone(), |account| {
             let found = account.profiles.values().filter(|profile| profile.path.starts_with(&path_prefix));
             Ok(found.cloned().collect())
+        })
+    }
+
+    fn get_role(&self, name: String) -> Reply<String> {
+        self.answer("iam:GetRole", name.clone(), |account| {
+            let found = account.roles.get(&name).cloned();
+            found.ok_or_else(|| missing("iam:GetRole", "NoSuchEntity", &format!("The role with name {name}")))
         })
     }
 
