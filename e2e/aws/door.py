@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import time
 import urllib.parse
 from xml.sax.saxutils import escape
 
@@ -117,6 +118,7 @@ class Call:
             "path": self.path,
             "agent": self.agent,
             "admin": self.is_admin,
+            "at": time.time(),
         }
 
     def questions(self) -> list[Question]:

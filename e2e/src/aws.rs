@@ -6,11 +6,16 @@
 //!                       ▲
 //!    SDK, operator ─────┤  AWS_ENDPOINT_URL
 //!    control ───────────┘  /kerf/…: stock, policy, failures, impairments, what was asked
+//!                       ▲
+//!    account ───────────┤  what a person would see in a console
+//!    registrar ─────────┘  kubelets that join, as the user data of their machines says
 //! ```
 //!
 //! The account is numbered 123456789012 and any key will do. Who signs with [`ADMIN_KEY`] is not judged by the policy.
 
+pub mod account;
 pub mod policies;
+pub mod registrar;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -82,6 +87,8 @@ pub struct Heard {
     pub path: String,
     pub agent: String,
     pub admin: bool,
+    /// When, in seconds since 1970.
+    pub at: f64,
     /// The form or the JSON of its body.
     pub parameters: Value,
 }
