@@ -1,5 +1,6 @@
 //! The flags of `kerf run`: upstream's names, and a few of ours. Each has a variable that it wins over.
 
+use super::aws_arguments::AwsArguments;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -13,13 +14,14 @@ Exit status:
 
 Examples:
   kerf run --cloud kwok --disable-leader-election
+  kerf run --cloud aws --cluster-name demo --interruption-queue demo
   kerf run --kubeconfig ~/.kube/config --leader-election-namespace kube-system --log-level debug";
 
 /// Run the operator against a cluster.
 #[derive(Debug, Default, Args)]
 #[command(after_help = RUN_HELP)]
 pub(crate) struct RunArguments {
-    /// Who sells the nodes (KERF_CLOUD). Without it aws where it is built in, else kwok.
+    /// Who sells the nodes (KERF_CLOUD). Without it aws where it is built in and CLUSTER_NAME is set, else kwok.
     #[arg(long, value_enum, value_name = "CLOUD")]
     pub(crate) cloud: Option<Cloud>,
 
@@ -30,6 +32,9 @@ pub(crate) struct RunArguments {
     /// kwok: instance types in JSON, instead of the built-in ones.
     #[arg(long, value_name = "FILE")]
     pub(crate) instance_types_file_path: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) aws: AwsArguments,
 
     /// Kept for charts that set it; nothing reads it.
     #[arg(long, value_name = "NAME")]
@@ -140,5 +145,6 @@ pub(crate) enum Cloud {
     Kwok,
     /// The simulated cloud of `kerf up`.
     Sim,
+    /// EC2, where it is built in (cargo feature `aws`).
     Aws,
 }

@@ -34,6 +34,37 @@ pub(crate) async fn config(kubeconfig: Option<&Path>, version: &str) -> anyhow::
     Ok(config)
 }
 
+/// The authority that the API server's certificate is checked with, as it was given: nodes are told the very same bytes.
+#[cfg(feature = "aws")]
+pub(crate) fn authority(kubeconfig: Option<&Path>) -> anyhow::Result<Vec<u8>> {
+    use base64::Engine as _;
+    const OF_POD: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
+    let is_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+    let file = match (kubeconfig, std::env::var_os("KUBECONFIG").filter(|named| !named.is_empty())) {
+        (Some(path), _) => Kubeconfig::read_from(path),
+        (None, None) if is_pod => {
+            return std::fs::read(OF_POD).with_context(|| format!("cannot read the cluster's authority {OF_POD}"));
+        }
+        (None, _) => Kubeconfig::read(),
+    }
+    .context("cannot read the kubeconfig again")?;
+    let context = file.current_context.as_ref().and_then(|name| file.contexts.iter().find(|it| it.name == *name));
+    let cluster = context.and_then(|it| it.context.as_ref()).map(|context| context.cluster.as_str());
+    let cluster = file.clusters.iter().find(|it| Some(it.name.as_str()) == cluster).and_then(|it| it.cluster.as_ref());
+    let given = "set --cluster-ca-bundle (CLUSTER_CA_BUNDLE)";
+    let Some(cluster) = cluster else {
+        bail!("the kubeconfig's context names no cluster, so nobody knows its authority: {given}");
+    };
+    if let Some(data) = &cluster.certificate_authority_data {
+        let decoded = base64::engine::general_purpose::STANDARD.decode(data.trim());
+        return decoded.with_context(|| format!("the kubeconfig's certificate-authority-data is not base64: {given}"));
+    }
+    match &cluster.certificate_authority {
+        Some(path) => std::fs::read(path).with_context(|| format!("cannot read the cluster's authority {path}")),
+        None => bail!("the kubeconfig names no authority that nodes could trust: {given}"),
+    }
+}
+
 pub(crate) fn client(config: Config) -> anyhow::Result<Client> {
     Client::try_from(config).context("the kubeconfig's certificates or credentials cannot be used")
 }

@@ -6,12 +6,18 @@
 //! ```
 
 pub(crate) mod arguments;
-mod clerk;
+#[cfg(feature = "aws")]
+pub(crate) mod aws;
+pub(crate) mod aws_arguments;
+pub(crate) mod aws_settings;
+#[cfg(any(feature = "aws", test))]
+mod aws_start;
+pub(crate) mod clerk;
 pub(crate) mod connect;
 pub(crate) mod gates;
 mod log;
 pub(crate) mod pages;
-mod settings;
+pub(crate) mod settings;
 
 use crate::explain::page::{Guard, with_explanations};
 use anyhow::{Context, bail};
@@ -36,6 +42,10 @@ const COMMIT: &str = match option_env!("KERF_COMMIT") {
     Some(commit) => commit,
     None => "unknown",
 };
+
+/// What a playground's binary says to those who want EC2 of it.
+pub(crate) const NOT_BUILT_IN: &str = "is not part of this binary, which was built without the AWS SDK: use a released image, or build \
+                                       with `cargo build --release --package kerf-cli --features aws`";
 
 /// How often to compare memory with its limit.
 const LOOK_AT_MEMORY_EVERY: Duration = Duration::from_secs(30);
@@ -76,12 +86,17 @@ async fn operate(settings: Settings) -> anyhow::Result<()> {
     metrics.attach("process", Arc::new(runtime::Process));
     runtime::tell_build(&metrics, version, COMMIT);
     let caller = Caller::new(client, limits).counted(&metrics);
-    let cloud: Arc<dyn CloudProvider> =
-        Arc::new(KwokCloud::new(Arc::new(Clerk::new(caller.clone())), Arc::new(RealTime), types));
+    let (cloud, rules): (Arc<dyn CloudProvider>, LabelRules) = match settings.cloud {
+        Cloud::Aws => (aws_cloud(&settings, &caller, &metrics, version).await?, LabelRules::aws()),
+        Cloud::Kwok | Cloud::Sim => {
+            let clerk = Arc::new(Clerk::new(caller.clone()));
+            (Arc::new(KwokCloud::new(clerk, Arc::new(RealTime), types)), LabelRules::kwok())
+        }
+    };
     if settings.gates.node_repair && !settings.repairs_as_before {
         check_repair_policies(&*cloud)?;
     }
-    let options = settings.options(LabelRules::kwok(), &cloud.well_known_labels());
+    let options = settings.options(rules, &cloud.well_known_labels());
     let election = settings.elects_leader.then(|| election(&settings, &config)).transpose()?;
     let metrics_port = listen("metrics-port", settings.metrics_port).await?;
     let probes_port = listen("health-probe-port", settings.health_probe_port).await?;
@@ -123,12 +138,22 @@ fn instance_types(settings: &Settings) -> anyhow::Result<Vec<InstanceType>> {
             None => Ok(kwok::embedded()),
             Some(path) => read_types(path),
         },
-        Cloud::Aws => bail!("--cloud aws is not built into this binary yet: use --cloud kwok"),
+        // EC2 is asked, once the cluster is.
+        Cloud::Aws if cfg!(feature = "aws") => Ok(Vec::new()),
+        Cloud::Aws => bail!("--cloud aws {NOT_BUILT_IN}"),
         Cloud::Sim => bail!(
             "--cloud sim needs machines that only the playground has: run `kerf up`, or use --cloud kwok on a cluster \
              with a kwok controller"
         ),
     }
+}
+
+#[cfg(feature = "aws")]
+use aws::start as aws_cloud;
+
+#[cfg(not(feature = "aws"))]
+async fn aws_cloud(_: &Settings, _: &Caller, _: &Arc<Metrics>, _: &str) -> anyhow::Result<Arc<dyn CloudProvider>> {
+    bail!("--cloud aws {NOT_BUILT_IN}")
 }
 
 fn read_types(path: &Path) -> anyhow::Result<Vec<InstanceType>> {

@@ -1,6 +1,7 @@
 //! What was asked for, from flags, variables and defaults, in this order.
 
 use super::arguments::{Cloud, RunArguments};
+use super::aws_settings::AwsSettings;
 use super::gates::{self, parse_bool};
 use crate::output;
 use anyhow::{Context, bail};
@@ -18,6 +19,8 @@ pub(crate) struct Settings {
     pub(crate) kubeconfig: Option<PathBuf>,
     /// None for the built-in ones.
     pub(crate) instance_types_file: Option<PathBuf>,
+    /// Checked only where it counts.
+    pub(crate) aws: AwsSettings,
     pub(crate) karpenter_service: String,
     pub(crate) metrics_port: u16,
     pub(crate) health_probe_port: u16,
@@ -70,7 +73,7 @@ impl Settings {
         arguments: &RunArguments,
         environment: &dyn Fn(&str) -> Option<String>,
     ) -> anyhow::Result<(Self, Vec<String>)> {
-        let mut from = Sources { environment, warnings: Vec::new() };
+        let mut from = Sources::new(environment);
         let a = arguments;
         let settings = Self {
             cloud: cloud(a, &from)?,
@@ -78,6 +81,7 @@ impl Settings {
             instance_types_file: Some(from.text(&a.instance_types_file_path, "INSTANCE_TYPES_FILE_PATH", ""))
                 .filter(|path| !path.is_empty())
                 .map(PathBuf::from),
+            aws: AwsSettings::resolve(&a.aws, &mut from),
             karpenter_service: from.text(&a.karpenter_service, "KARPENTER_SERVICE", ""),
             metrics_port: from.number(a.metrics_port, "METRICS_PORT", 8080),
             health_probe_port: from.number(a.health_probe_port, "HEALTH_PROBE_PORT", 8081),
@@ -141,6 +145,10 @@ impl Settings {
         {
             let path = path.display();
             bail!("--instance-types-file-path {path} goes with --cloud kwok only: drop one of the two");
+        }
+        let problems = if self.cloud == Cloud::Aws { self.aws.problems() } else { Vec::new() };
+        if !problems.is_empty() {
+            bail!("--cloud aws cannot start like this:\n  {}", problems.join("\n  "));
         }
         let mut warn = |is_odd: bool, message: &str| {
             if is_odd {
@@ -206,27 +214,35 @@ fn concurrency(cpu_millis: i64, least: i64, most: i64) -> i64 {
 }
 
 /// Where a setting comes from.
-struct Sources<'a> {
+pub(crate) struct Sources<'a> {
     environment: &'a dyn Fn(&str) -> Option<String>,
-    warnings: Vec<String>,
+    pub(crate) warnings: Vec<String>,
 }
 
-impl Sources<'_> {
+impl<'a> Sources<'a> {
+    pub(crate) fn new(environment: &'a dyn Fn(&str) -> Option<String>) -> Self {
+        Self { environment, warnings: Vec::new() }
+    }
+
     /// An empty variable is a value.
-    fn text(&self, flag: &Option<String>, variable: &str, default: &str) -> String {
+    pub(crate) fn text(&self, flag: &Option<String>, variable: &str, default: &str) -> String {
         flag.clone().or_else(|| (self.environment)(variable)).unwrap_or_else(|| default.to_owned())
     }
 
-    fn number<T: FromStr + ToString>(&mut self, flag: Option<T>, variable: &str, default: T) -> T {
+    pub(crate) fn number<T: FromStr + ToString>(&mut self, flag: Option<T>, variable: &str, default: T) -> T {
         self.read(flag, variable, default, "a whole number", |text| text.parse().ok())
     }
 
-    fn boolean(&mut self, flag: Option<bool>, variable: &str, default: bool) -> bool {
+    pub(crate) fn fraction(&mut self, flag: Option<f64>, variable: &str, default: f64) -> f64 {
+        self.read(flag, variable, default, "a number", |text| text.parse().ok())
+    }
+
+    pub(crate) fn boolean(&mut self, flag: Option<bool>, variable: &str, default: bool) -> bool {
         self.read(flag, variable, default, "true or false", parse_bool)
     }
 
     /// In milliseconds. `flag_name` is kebab-case; the variable is the same in capitals.
-    fn duration(&mut self, flag: &Option<String>, flag_name: &str, default_ms: i64) -> anyhow::Result<i64> {
+    pub(crate) fn duration(&mut self, flag: &Option<String>, flag_name: &str, default_ms: i64) -> anyhow::Result<i64> {
         let variable = flag_name.replace('-', "_").to_ascii_uppercase();
         let given = flag
             .as_deref()
@@ -270,6 +286,10 @@ fn cloud(arguments: &RunArguments, from: &Sources<'_>) -> anyhow::Result<Cloud> 
         return Ok(cloud);
     }
     match (from.environment)("KERF_CLOUD").filter(|text| !text.is_empty()) {
+        // An image of ours in place of upstream's is told the cluster's name and nothing more.
+        None if cfg!(feature = "aws") && !from.text(&arguments.aws.cluster_name, "CLUSTER_NAME", "").is_empty() => {
+            Ok(Cloud::Aws)
+        }
         None => Ok(Cloud::Kwok),
         Some(text) => Cloud::from_str(&text, true)
             .map_err(|_| anyhow::anyhow!("KERF_CLOUD is {text:?}: there are kwok, sim and aws")),

@@ -24,6 +24,19 @@ fn shown(settings: &Settings, flag: &str) -> String {
             s.instance_types_file.as_ref().map_or_else(String::new, |it| it.display().to_string())
         }
         "karpenter-service" => s.karpenter_service.clone(),
+        "cluster-name" => s.aws.cluster_name.clone(),
+        "cluster-endpoint" => s.aws.cluster_endpoint.clone(),
+        "cluster-ca-bundle" => s.aws.cluster_ca_bundle.clone(),
+        "isolated-vpc" => s.aws.is_isolated_vpc.to_string(),
+        "eks-control-plane" => s.aws.is_eks_control_plane.to_string(),
+        "vm-memory-overhead-percent" => s.aws.vm_memory_overhead_share.to_string(),
+        "interruption-queue" => s.aws.interruption_queue.clone(),
+        "reserved-enis" => s.aws.reserved_enis.to_string(),
+        "disable-dry-run" => s.aws.is_dry_run_disabled.to_string(),
+        "enable-zonal-shift" => s.aws.has_zonal_shift.to_string(),
+        "ami-refresh-interval" => format!("{}ms", s.aws.ami_refresh_ms),
+        "subnet-refresh-interval" => format!("{}ms", s.aws.subnet_refresh_ms),
+        "aws-feature-gates" => format!("NodeClassCEL={}", s.aws.has_node_class_cel),
         "metrics-port" => s.metrics_port.to_string(),
         "health-probe-port" => s.health_probe_port.to_string(),
         "kube-client-qps" => s.kube_client_qps.to_string(),
@@ -58,10 +71,23 @@ const SPREAD: &str = "{podTopologySpread: {defaultConstraints: [{maxSkew: 1, top
 /// Flag, what it is by default, a value for the variable, another for the flag, and what each shows.
 type Row = (&'static str, &'static str, (&'static str, &'static str), (&'static str, &'static str));
 
-const TABLE: [Row; 27] = [
-    ("cloud", "kwok", ("sim", "sim"), ("aws", "aws")),
+const TABLE: [Row; 40] = [
+    ("cloud", "kwok", ("sim", "sim"), ("kwok", "kwok")),
     ("instance-types-file-path", "", ("/a.json", "/a.json"), ("/b.json", "/b.json")),
     ("karpenter-service", "", ("a", "a"), ("b", "b")),
+    ("cluster-name", "", ("a", "a"), ("b", "b")),
+    ("cluster-endpoint", "", ("https://a", "https://a"), ("https://b", "https://b")),
+    ("cluster-ca-bundle", "", ("YQ==", "YQ=="), ("Yg==", "Yg==")),
+    ("isolated-vpc", "false", ("true", "true"), ("false", "false")),
+    ("eks-control-plane", "false", ("true", "true"), ("false", "false")),
+    ("vm-memory-overhead-percent", "0.075", ("0.1", "0.1"), ("0", "0")),
+    ("interruption-queue", "", ("a", "a"), ("b", "b")),
+    ("reserved-enis", "0", ("1", "1"), ("2", "2")),
+    ("disable-dry-run", "false", ("true", "true"), ("false", "false")),
+    ("enable-zonal-shift", "false", ("true", "true"), ("false", "false")),
+    ("ami-refresh-interval", "60000ms", ("5m", "300000ms"), ("90s", "90000ms")),
+    ("subnet-refresh-interval", "60000ms", ("5m", "300000ms"), ("90s", "90000ms")),
+    ("aws-feature-gates", "NodeClassCEL=false", ("NodeClassCEL=true", "NodeClassCEL=true"), ("", "NodeClassCEL=false")),
     ("metrics-port", "8080", ("9000", "9000"), ("9001", "9001")),
     ("health-probe-port", "8081", ("9002", "9002"), ("0", "0")),
     ("kube-client-qps", "200", ("5", "5"), ("-1", "-1")),
@@ -104,7 +130,10 @@ fn every_setting_has_its_default_its_variable_and_its_flag_and_the_flag_wins() {
     for (flag, default, (in_variable, from_variable), (in_flag, from_flag)) in TABLE {
         assert_eq!(shown(&defaults, flag), default, "the default of {flag}");
         let variable = variable(flag);
-        let (settings, _) = resolve(&[], &[(&variable, in_variable)]).unwrap();
+        // Beside a cluster's name, aws would be the cloud where it is built in.
+        let cloud = ("KERF_CLOUD", "kwok");
+        let cloud = if flag == "cloud" { (variable.as_str(), in_variable) } else { cloud };
+        let (settings, _) = resolve(&[], &[cloud, (&variable, in_variable)]).unwrap();
         assert_eq!(shown(&settings, flag), from_variable, "{variable}={in_variable}");
         let given = format!("--{flag}={in_flag}");
         let (settings, _) = resolve(&[&given], &[(&variable, in_variable)]).unwrap();
@@ -164,6 +193,21 @@ fn a_flag_that_cannot_be_read_is_fatal() {
 }
 
 #[test]
+fn aws_is_the_cloud_of_a_named_cluster_where_it_is_built_in() {
+    let (settings, _) = resolve(&[], &[("CLUSTER_NAME", "demo")]).unwrap();
+    assert_eq!(settings.cloud, if cfg!(feature = "aws") { Cloud::Aws } else { Cloud::Kwok });
+    let (settings, _) = resolve(&["--cloud=kwok"], &[("CLUSTER_NAME", "demo")]).unwrap();
+    assert_eq!(settings.cloud, Cloud::Kwok);
+}
+
+#[test]
+fn settings_of_aws_are_checked_only_with_aws() {
+    assert!(resolve(&["--cloud=kwok"], &[("RESERVED_ENIS", "-1")]).is_ok());
+    let error = resolve(&["--cloud=aws"], &[("RESERVED_ENIS", "-1")]).unwrap_err().to_string();
+    assert!(error.contains("RESERVED_ENIS") && error.contains("CLUSTER_NAME"), "all at once: {error}");
+}
+
+#[test]
 fn a_bare_boolean_flag_means_true() {
     let (settings, _) = resolve(&["--enable-profiling", "--disable-leader-election"], &[]).unwrap();
     assert!(settings.profiles && !settings.elects_leader);
@@ -184,7 +228,10 @@ fn what_cannot_be_meant_ends_the_start_with_what_to_do() {
         (&["--kube-client-qps=0"], &[], "-1 for any number"),
         (&["--kube-client-burst=0"], &[], "above 0"),
         (&["--leader-election-name="], &[], "--disable-leader-election"),
-        (&["--cloud=aws", "--instance-types-file-path=a.json"], &[], "drop one of the two"),
+        (&["--cloud=sim", "--instance-types-file-path=a.json"], &[], "drop one of the two"),
+        (&["--cloud=aws"], &[], "CLUSTER_NAME"),
+        (&["--cloud=aws", "--cluster-name=a", "--reserved-enis=-1"], &[], "RESERVED_ENIS"),
+        (&["--cloud=aws", "--cluster-name=a", "--ami-refresh-interval=soon"], &[], "--ami-refresh-interval"),
     ] {
         let error = resolve(flags, variables).unwrap_err();
         assert!(format!("{error:#}").contains(expected), "{flags:?} {variables:?}: {error:#}");

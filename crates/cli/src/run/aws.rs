@@ -1,0 +1,88 @@
+//! The AWS provider of `kerf run`: connected, asked, and told, before the operator starts.
+
+use super::aws_start::{Seen, discover};
+use super::clerk::RealTime;
+use super::connect;
+use super::settings::Settings;
+use anyhow::Context;
+use kerf_cloud::{CloudProvider, InUse};
+use kerf_cloud_aws::cloud::AwsCloud;
+use kerf_cloud_aws::sdk::calls::Calls;
+use kerf_cloud_aws::sdk::{Connection, Sdk};
+use kerf_cloud_aws::wire::Aws;
+use kerf_controllers::metrics::families::{AWS_SDK_GO_REQUEST_ATTEMPT_TOTAL, AWS_SDK_GO_REQUEST_TOTAL};
+use kerf_controllers::metrics::{Metrics, Page, Source};
+use kerf_controllers::shell::Caller;
+use kerf_model::UnixMillis;
+use std::sync::Arc;
+
+/// Needs a tokio runtime around it.
+pub(super) async fn start(
+    settings: &Settings,
+    caller: &Caller,
+    metrics: &Arc<Metrics>,
+    version: &str,
+) -> anyhow::Result<Arc<dyn CloudProvider>> {
+    let sdk = connect_sdk(version).await?;
+    metrics.attach("aws calls", Arc::new(Counted(Arc::clone(sdk.calls()))));
+    let mut wanted = settings.aws.of_provider(&settings.gates);
+    wanted.region = sdk.region().to_owned();
+    let seen = look(settings, caller).await?;
+    let found = discover(&sdk, wanted, &seen).await?;
+    tracing::info!(
+        cluster = found.cluster_name,
+        region = found.region,
+        endpoint = found.cluster_endpoint.as_deref().unwrap_or_default(),
+        kubernetes = found.kubernetes_version,
+        queue = found.interruption_queue.as_deref().unwrap_or_default(),
+        "found the cluster in AWS"
+    );
+    let wire: Arc<dyn Aws> = Arc::new(sdk);
+    let cloud = AwsCloud::new(wire, found, Arc::new(RealTime));
+    // Without types nothing can be planned.
+    cloud.start().await?;
+    if let Err(error) = cloud.run_chore("providers.pricing", Arc::new(InUse::default())).await {
+        tracing::warn!(%error, "prices cannot be read: the built-in ones count until they can");
+    }
+    Ok(cloud)
+}
+
+/// AWS as the environment describes it: region, credentials, endpoint.
+pub(crate) async fn connect_sdk(version: &str) -> anyhow::Result<Sdk> {
+    let connection = Connection { version: version.to_owned(), ..Connection::default() };
+    Sdk::connect(connection, Arc::new(RealTime)).await.context("AWS cannot be used like this")
+}
+
+async fn look(settings: &Settings, caller: &Caller) -> anyhow::Result<Seen> {
+    let version = caller.get("/version").await.context("the API server does not tell its version")?;
+    let dns = match caller.get("/api/v1/namespaces/kube-system/services/kube-dns").await {
+        Ok(service) => Some(service),
+        Err(failure) => {
+            tracing::warn!(error = %failure, "cannot read Service kube-system/kube-dns");
+            None
+        }
+    };
+    let authority = match settings.aws.cluster_ca_bundle.is_empty() {
+        true => connect::authority(settings.kubeconfig.as_deref())?,
+        false => Vec::new(),
+    };
+    Ok(Seen { version, dns, authority })
+}
+
+/// What the SDK has sent, on the metrics page.
+struct Counted(Arc<Calls>);
+
+impl Source for Counted {
+    fn render(&self, page: &mut Page, _: UnixMillis) {
+        for (family, counts) in
+            [(&AWS_SDK_GO_REQUEST_TOTAL, self.0.requests()), (&AWS_SDK_GO_REQUEST_ATTEMPT_TOTAL, self.0.attempts())]
+        {
+            page.begin_family(family);
+            for (call, count) in counts {
+                let status = call.status.to_string();
+                let values = [call.service.as_str(), &call.operation, &status];
+                page.sample_of(family.name, family.labels.iter().copied().zip(values), count as f64);
+            }
+        }
+    }
+}
