@@ -9,7 +9,7 @@ use kerf_cloud::CloudError;
 use kerf_controllers::Duty;
 use kerf_controllers::disruption::Conditioning;
 use kerf_simulation::Rehearsal;
-use scripted::{CLAIMS, ScriptedCloud, claim, condition, get_claim, rehearse};
+use scripted::{CLAIMS, CLASS_HASH, CLASS_HASH_VERSION, ScriptedCloud, claim, condition, get_claim, rehearse};
 use serde_json::json;
 
 const POOL: &str = "/apis/karpenter.sh/v1/nodepools/default";
@@ -79,6 +79,24 @@ fn a_class_that_changes_is_asked_about_at_once() {
     rehearsal.patch(CLASS, &json!({"metadata": {"annotations": {"changed": "yes"}}}));
     rehearsal.settle();
     assert_eq!(drifted(&rehearsal), "True NodeClassDrift");
+}
+
+#[test]
+fn a_class_that_hashes_otherwise_than_its_claim_has_drifted_it_without_a_question() {
+    let (mut rehearsal, cloud) = stage();
+    let says = |hash: &str, version: &str| json!({"metadata": {"annotations": {CLASS_HASH: hash, CLASS_HASH_VERSION: version}}});
+    rehearsal.patch(CLASS, &says("1", "v6"));
+    rehearsal.patch(&format!("{CLAIMS}/c"), &says("1", "v6"));
+    cloud.script().drifted = Some("AMIDrift".into());
+    launch(&mut rehearsal);
+    assert_eq!(drifted(&rehearsal), "True AMIDrift");
+    let asked = cloud.script().n_drift_questions;
+    rehearsal.patch(CLASS, &says("2", "v6"));
+    rehearsal.settle();
+    assert_eq!((drifted(&rehearsal).as_str(), cloud.script().n_drift_questions), ("True NodeClassDrift", asked));
+    rehearsal.patch(CLASS, &says("2", "v7"));
+    rehearsal.settle();
+    assert_eq!(drifted(&rehearsal), "True AMIDrift", "hashed in another way, nothing can be compared");
 }
 
 #[test]

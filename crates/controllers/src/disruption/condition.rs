@@ -2,6 +2,7 @@
 
 use super::drift::{self, Memo};
 use super::marks;
+use crate::classes::hash;
 use crate::conditions::{Conditions, NODE_CLAIM, Status};
 use crate::desk::Desk;
 use crate::duty::Duty;
@@ -115,9 +116,14 @@ impl Conditioning {
         if let Some(reason) = drift::of_pool(claim, pool, |key| well_known.contains(key)) {
             return Drift::Yes(reason.into());
         }
-        let Some(class) = desk.world.classes.get(&drift::class_of(claim)) else {
+        let reference = drift::class_of(claim);
+        let Some(class) = desk.world.classes.get(&reference) else {
             return Drift::No;
         };
+        let kind = desk.cloud.node_classes().into_iter().find(|kind| kind.is(&reference));
+        if kind.is_some_and(|kind| hash::is_drifted(&kind, class, claim)) {
+            return Drift::Yes("NodeClassDrift".into());
+        }
         match self.memo.word(name, class, desk.now) {
             Some(Some(Some(reason))) => Drift::Yes(reason.clone()),
             Some(Some(None)) => Drift::No,

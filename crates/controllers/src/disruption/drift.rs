@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! claim, pool ──▶ of_pool ── NodePoolDrifted, RequirementsDrifted      plain functions of what is known
+//! claim, class ─▶ classes::hash ── NodeClassDrift
 //! claim, class ─▶ Memo ──▶ CloudCall::Drift ── AMIDrift, …             the provider's word, asked for when it may have changed
 //! ```
 //!

@@ -86,7 +86,8 @@ impl CloudProvider for ScriptedCloud {
 
     fn node_classes(&self) -> Vec<NodeClassKind> {
         let (group, version) = ("karpenter.kwok.sh", "v1alpha1");
-        vec![NodeClassKind::plain(group, version, "KWOKNodeClass", "kwoknodeclasses")]
+        let plain = NodeClassKind::plain(group, version, "KWOKNodeClass", "kwoknodeclasses");
+        vec![NodeClassKind { hash: Some((CLASS_HASH, CLASS_HASH_VERSION)), ..plain }]
     }
 
     fn well_known_labels(&self) -> Vec<&'static str> {
@@ -226,6 +227,8 @@ impl CloudProvider for ScriptedCloud {
     }
 }
 
+pub(crate) const CLASS_HASH: &str = "example.com/class-hash";
+pub(crate) const CLASS_HASH_VERSION: &str = "example.com/class-hash-version";
 pub(crate) const CLAIMS: &str = "/apis/karpenter.sh/v1/nodeclaims";
 
 pub(crate) const CLASS: &str = "
