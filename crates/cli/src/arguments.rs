@@ -1,5 +1,6 @@
 //! What can be said on the command line.
 
+use crate::aws_check::AwsCommand;
 use crate::explain::ExplainArguments;
 use crate::instance_types::InstanceTypesArguments;
 use crate::run::arguments::RunArguments;
@@ -25,6 +26,8 @@ pub(crate) enum Command {
     Plan(Box<PlanArguments>),
     InstanceTypes(Box<InstanceTypesArguments>),
     Crds(CrdsArguments),
+    /// Questions about an AWS account.
+    Aws(AwsCommand),
 }
 
 const PLAN_HELP: &str = "\

@@ -8,6 +8,7 @@
 //! ```
 
 mod arguments;
+mod aws_check;
 mod explain;
 mod input;
 mod instance_types;
@@ -30,6 +31,8 @@ enum Outcome {
     Done,
     /// Some pods stay pending.
     Pending,
+    /// Something that is needed is missing.
+    Lacking,
 }
 
 fn main() -> ExitCode {
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Command::Plan(arguments) => plan::run(&arguments, &mut stdout),
         Command::Crds(arguments) => crds(&arguments, &mut stdout),
         Command::Explain(arguments) => explain::run(&arguments, &mut stdout),
+        Command::Aws(command) => aws_check::run(&command, &mut stdout),
         Command::InstanceTypes(arguments) => instance_types::run(&arguments, &mut stdout),
         Command::Run(_) | Command::Up(_) => unreachable!("they have their own way out, above"),
     };
@@ -64,6 +68,7 @@ fn ended(outcome: anyhow::Result<Outcome>) -> ExitCode {
     match outcome {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Pending) => ExitCode::from(2),
+        Ok(Outcome::Lacking) => ExitCode::from(1),
         // Whoever closes the pipe has seen enough.
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
