@@ -5,11 +5,13 @@
 //!                  └─▶ scenario ─▶ bench/peer ────▶ Answer ───────┴─▶ verdicts
 //! ```
 //!
-//! `cargo xtask bench control-plane` and `cargo xtask bench operator` are benches of their own: see [`control_plane`] and [`operator`].
+//! `cargo xtask bench control-plane`, `cargo xtask bench operator` and `cargo xtask bench aws` are benches of their own: see
+//! [`control_plane`], [`operator`] and [`aws`].
 //!
 //! A row's time is the best of several runs of `plan_capacity` alone; its memory is the peak of a process that does
 //! nothing else. The peer's time is its Solve alone.
 
+mod aws;
 mod control_plane;
 pub(crate) mod dice;
 mod last_word;
@@ -63,12 +65,15 @@ enum Other {
     ControlPlane(control_plane::Args),
     /// The whole operator on a real cluster, and the peer's beside it.
     Operator(operator::Args),
+    /// Calls of AWS for each launched node, on an emulated account.
+    Aws(aws::Args),
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.other {
         Some(Other::ControlPlane(args)) => return control_plane::run(args),
         Some(Other::Operator(args)) => return operator::run(args),
+        Some(Other::Aws(args)) => return aws::run(args),
         None => {}
     }
     if let Some(row) = &args.print_scenario {

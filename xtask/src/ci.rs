@@ -91,7 +91,7 @@ struct Tests {
     failed: usize,
     ignored: usize,
     of_documents: usize,
-    /// What the twin tests say of each stage.
+    /// What the twin tests and those on an emulated AWS say of their stages.
     twins: Vec<String>,
 }
 
@@ -122,7 +122,7 @@ impl Tests {
             let name = name.rsplit("::").next().unwrap_or(name);
             self.of_documents += usize::from(is_of_documents(name));
         }
-        if line.starts_with("twin tests on ") {
+        if line.starts_with("twin tests on ") || line.starts_with("aws tests on ") {
             self.twins.push(line.to_owned());
         }
         if !line.starts_with("test result: ") {

@@ -11,6 +11,7 @@ mod ci;
 mod control_plane;
 mod crds;
 mod differential;
+mod e2e;
 mod fuzz;
 mod tidy;
 mod toolbox;
@@ -51,6 +52,8 @@ enum Verb {
     Fuzz(fuzz::Args),
     /// A real cluster at hand: API server, controllers, scheduler and simulated kubelets.
     ControlPlane(control_plane::Args),
+    /// One of the visits of the tests, alone: aws, operator.
+    E2e(e2e::Args),
     /// Regenerates the field numbers of the built-in kinds (reads the Go module cache).
     Wire,
 }
@@ -75,6 +78,7 @@ fn run(verb: Verb) -> Result<()> {
         Verb::Catalog { args } => catalog::run(&args),
         Verb::Fuzz(args) => fuzz::run(&args),
         Verb::ControlPlane(args) => control_plane::run(&args),
+        Verb::E2e(args) => e2e::run(&args),
         Verb::Wire => wire::run(),
     }
 }
