@@ -219,6 +219,11 @@ impl Aws for Sdk {
         Box::pin(async move { iam::list(&client, path_prefix).await })
     }
 
+    fn get_role(&self, name: String) -> Reply<String> {
+        let client = self.iam.clone();
+        Box::pin(async move { iam::role(&client, name).await })
+    }
+
     fn describe_cluster(&self, name: String) -> Reply<EksCluster> {
         let client = self.eks.clone();
         Box::pin(async move { eks::cluster(&client, name).await })

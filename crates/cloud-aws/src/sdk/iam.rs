@@ -1,4 +1,4 @@
-//! IAM: instance profiles.
+//! IAM: instance profiles, and roles by name.
 
 use super::failure::{incomplete, of};
 use crate::wire::{Failure, InstanceProfile, ProfileOrder, Tags};
@@ -34,6 +34,13 @@ pub(super) async fn add_role(client: &Client, name: String, role: String) -> Res
 pub(super) async fn remove_role(client: &Client, name: String, role: String) -> Result<(), Failure> {
     let answer = client.remove_role_from_instance_profile().instance_profile_name(name).role_name(role).send().await;
     answer.map(drop).map_err(of("iam:RemoveRoleFromInstanceProfile"))
+}
+
+/// The role's ARN.
+pub(super) async fn role(client: &Client, name: String) -> Result<String, Failure> {
+    const ACTION: &str = "iam:GetRole";
+    let answer = client.get_role().role_name(name).send().await.map_err(of(ACTION))?;
+    answer.role.map(|role| role.arn).ok_or_else(|| incomplete(ACTION, "role"))
 }
 
 /// Only those under the path, whatever the server thinks of the prefix: who deletes by this list must not meet profiles of others.
