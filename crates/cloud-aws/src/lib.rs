@@ -21,6 +21,7 @@ pub mod bootstrap;
 pub mod by_hand;
 pub mod chores;
 pub mod classes;
+pub mod cloud;
 pub mod instances;
 pub mod interruption;
 pub mod launch;

@@ -366,7 +366,8 @@ impl Supply {
 impl Kubelets for Supply {
     fn kubelet_for(&self, class: &Ec2NodeClass, instance_type: &InstanceType) -> Result<ResolvedKubelet, CloudError> {
         let name = instance_type.name.as_str();
-        let facts = self.facts(name).ok_or_else(|| CloudError::NotFound { what: format!("instance type {name}").into() })?;
+        let facts =
+            self.facts(name).ok_or_else(|| CloudError::NotFound { what: format!("instance type {name}").into() })?;
         self.kubelet_of(class, &facts)
     }
 }

@@ -183,9 +183,7 @@ impl Inner {
         // Those that are ending already are told of again, for the sake of their nodes.
         let orphans = listed.iter().filter(|instance| {
             let is_old = now_ms - instance.launched_ms > GROWN_UP_MS;
-            is_old
-                && !held.contains(instance.id.as_str())
-                && !claims.contains(&*self.instances.claim_of(instance))
+            is_old && !held.contains(instance.id.as_str()) && !claims.contains(&*self.instances.claim_of(instance))
         });
         let orphans: Vec<Text> =
             orphans.map(|instance| crate::instances::ProviderId::format(&instance.zone, &instance.id)).collect();

@@ -145,7 +145,7 @@ impl Aws for Scripted {
     fn describe_images(&self, query: ImageQuery) -> Reply<Vec<Image>> {
         self.answer("ec2:DescribeImages", format!("{query:?}"), |account| {
             let found = account.images.iter().filter(|(image, tags)| {
-                let owned = query.owners.is_empty() || query.owners.iter().any(|owner| *owner == image.owner);
+                let owned = query.owners.is_empty() || query.owners.contains(&image.owner);
                 owned
                     && passes(&query.filters, tags, |name| match name {
                         "image-id" => Some(image.id.clone()),
