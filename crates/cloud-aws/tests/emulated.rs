@@ -282,6 +282,10 @@ fn the_queue_the_profiles_the_cluster_and_the_shifts_answer() {
     stage.run(sdk.delete_instance_profile("demo_1".to_owned())).unwrap();
     assert!(stage.run(sdk.get_instance_profile("demo_1".to_owned())).unwrap_err().is_not_found());
 
+    let role = stage.run(sdk.get_role(stage.made.role.clone())).unwrap();
+    assert_eq!(role, format!("arn:aws:iam::{}:role/{}", stage.made.account, stage.made.role));
+    assert!(stage.run(sdk.get_role("nobody".to_owned())).unwrap_err().is_not_found());
+
     let cluster = stage.run(sdk.describe_cluster("demo".to_owned())).unwrap();
     assert_eq!((cluster.arn.as_str(), cluster.version.as_str()), (stage.made.cluster_arn.as_str(), "1.35"));
     assert_eq!(cluster.service_ipv4_cidr.as_deref(), Some("172.20.0.0/16"));
