@@ -3,6 +3,7 @@
 use super::calls::{Calls, Counter};
 use super::{Sdk, pricing};
 use crate::wire::Failure;
+use aws_config::stalled_stream_protection::StalledStreamProtectionConfig;
 use aws_config::{AppName, BehaviorVersion, Region, SdkConfig};
 use aws_smithy_http_client::tls;
 use aws_smithy_runtime_api::client::http::SharedHttpClient;
@@ -36,7 +37,7 @@ impl Sdk {
     /// - Caveats: wants a Tokio runtime, here and for every call.
     pub async fn connect(connection: Connection, clock: Arc<dyn Clock>) -> Result<Self, Failure> {
         let config = load(connection).await?;
-        let region = config.region().map(ToString::to_string).ok_or_else(|| no_region())?;
+        let region = config.region().map(ToString::to_string).ok_or_else(no_region)?;
         Ok(Self::from_config(&config, region, clock))
     }
 
@@ -76,6 +77,8 @@ async fn load(connection: Connection) -> Result<SdkConfig, Failure> {
     let http_client = connection.http_client.unwrap_or_else(https_client);
     let mut loader = aws_config::defaults(BehaviorVersion::latest())
         .http_client(http_client)
+        // A queue that has nothing to say stays silent for twenty seconds, which is no stall.
+        .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
         .timeout_config(TimeoutConfig::builder().operation_attempt_timeout(EXCHANGE_AT_MOST).build());
     let name = format!("karpenter.sh-{}", connection.version);
     match AppName::new(name.clone()) {
