@@ -65,6 +65,9 @@ const GROUPS_FRESH_FOR: Duration = MINUTE;
 /// A refusal reads the same for so long: its encoded part is another each time, and nobody needs two.
 const WORDS_LAST: Duration = Duration::from_secs(30 * 60);
 
+/// Hears of subnets whenever EC2 was asked.
+type SubnetListener = Box<dyn Fn(&[Subnet]) + Send + Sync>;
+
 /// A class as it was written: its uid and generation.
 type Edition = (String, i64);
 
@@ -87,7 +90,7 @@ pub struct Classes {
     /// By class: looks in a row that met trouble.
     n_troubles: Mutex<BTreeMap<String, u32>>,
     pools: Mutex<Vec<PoolInUse>>,
-    on_subnets: Box<dyn Fn(&[Subnet]) + Send + Sync>,
+    on_subnets: SubnetListener,
 }
 
 /// A class on its way from the status it has to the one it should have.

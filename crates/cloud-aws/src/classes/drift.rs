@@ -31,6 +31,9 @@ pub struct Subject<'a> {
     pub has_reserved_capacity: bool,
 }
 
+/// Whether something differs, or why that cannot be told.
+type Check = fn(&Subject<'_>, &Ec2NodeClassStatus) -> Result<bool, String>;
+
 /// The first difference, in one word. The order is the contract's.
 pub fn drift(subject: &Subject<'_>, class: &Ec2NodeClass) -> Result<Option<Text>, CloudError> {
     if is_hash_other(subject.annotations, class) {
@@ -38,7 +41,7 @@ pub fn drift(subject: &Subject<'_>, class: &Ec2NodeClass) -> Result<Option<Text>
     }
     let none = Ec2NodeClassStatus::default();
     let status = class.status.as_ref().unwrap_or(&none);
-    let checks: [(&str, fn(&Subject<'_>, &Ec2NodeClassStatus) -> Result<bool, String>); 5] = [
+    let checks: [(&str, Check); 5] = [
         (IMAGE, is_image_other),
         (SECURITY_GROUPS, are_groups_other),
         (SUBNET, is_subnet_other),

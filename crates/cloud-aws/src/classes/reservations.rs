@@ -189,13 +189,13 @@ mod tests {
             [("capacity-block", 41, "active", 1), ("capacity-block", 40, "expiring", 40), ("default", 10, "active", 10)]
         {
             let aws = Scripted::default();
-            let end_ms = Some(NOW.0 + minutes_left * MINUTE);
-            aws.account().reservations = vec![Reservation { kind: kind.to_owned(), end_ms, ..reservation("cr-1") }];
+            let end = UnixMillis(NOW.0 + minutes_left * MINUTE);
+            aws.account().reservations =
+                vec![Reservation { kind: kind.to_owned(), end_ms: Some(end.0), ..reservation("cr-1") }];
             let found = now_ready(Reservations::default().find(&aws, &class(json!([{"id": "cr-1"}])), NOW)).unwrap();
             assert_eq!(found.status[0].state.as_deref(), Some(state), "{kind} {minutes_left}");
             assert_eq!(found.changes_after, Some(Duration::from_secs(changes_after * 60)), "{kind} {minutes_left}");
-            let over = UnixMillis(end_ms.unwrap());
-            let found = now_ready(Reservations::default().find(&aws, &class(json!([{"id": "cr-1"}])), over)).unwrap();
+            let found = now_ready(Reservations::default().find(&aws, &class(json!([{"id": "cr-1"}])), end)).unwrap();
             assert!(found.status.is_empty(), "it is over");
         }
     }
