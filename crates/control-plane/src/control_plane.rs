@@ -21,7 +21,7 @@ use crate::kubelet::{KubeletOptions, Kubelets, Machines};
 use crate::namespaces::Namespaces;
 use crate::nodes;
 use crate::quotas::Quotas;
-use crate::scheduler::Scheduler;
+use crate::scheduler::{Profile, Scheduler};
 use crate::serve;
 use crate::server::Server;
 use crate::service::Service;
@@ -42,11 +42,20 @@ pub struct Options {
     /// Without them only the API server is there.
     pub with_controllers: bool,
     pub kubelets: KubeletOptions,
+    /// Of the scheduler, beside the default one.
+    pub scheduler_profiles: Vec<Profile>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { clock: Clock::real(), seed: 1, port: 0, with_controllers: true, kubelets: KubeletOptions::default() }
+        Self {
+            clock: Clock::real(),
+            seed: 1,
+            port: 0,
+            with_controllers: true,
+            kubelets: KubeletOptions::default(),
+            scheduler_profiles: Vec::new(),
+        }
     }
 }
 
@@ -82,7 +91,8 @@ impl ControlPlane {
         let server = Server::new(options.clock.clone(), options.seed);
         let kubelets = Kubelets::new(options.kubelets.clone());
         let machines = kubelets.machines();
-        let controllers = if options.with_controllers { controllers(kubelets, ca_pem) } else { api_controllers() };
+        let controllers =
+            if options.with_controllers { controllers(options, kubelets, ca_pem) } else { api_controllers() };
         let drive = Drive::new(controllers, options.seed);
         let (nudge, bell) = (drive.nudge(), server.clone());
         machines.on_press(move || {
@@ -261,11 +271,11 @@ fn api_controllers() -> Vec<Box<dyn Controller>> {
 }
 
 /// Every controller of a cluster, in the order in which they work.
-fn controllers(kubelets: Kubelets, ca_pem: &str) -> Vec<Box<dyn Controller>> {
+fn controllers(options: &Options, kubelets: Kubelets, ca_pem: &str) -> Vec<Box<dyn Controller>> {
     let mut controllers = api_controllers();
     controllers.push(Box::new(Quotas::default()));
     controllers.push(Box::new(Workloads::new(ca_pem)));
-    controllers.push(Box::new(Scheduler::new()));
+    controllers.push(Box::new(Scheduler::with_profiles(options.scheduler_profiles.clone())));
     controllers.extend(nodes::controllers());
     controllers.extend(volumes::controllers(&VolumeOptions::default()));
     controllers.push(Box::new(kubelets));

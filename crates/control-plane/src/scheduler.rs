@@ -9,8 +9,9 @@
 //! ```
 //!
 //! It behaves as the default profile of 1.36 does: the same checks in the same order with the same words, the same scores and
-//! weights. [`verdicts`] and [`explain`] are plain functions of a [`Cluster`] and a pod. Not here: devices (a pod that claims
-//! some waits), pod groups, extenders, other profiles, and in-tree volumes that migrate to a driver.
+//! weights. [`verdicts`] and [`explain`] are plain functions of a [`Cluster`] and a pod. A further [`Profile`] differs in its name
+//! and its default spread constraints only. Not here: devices (a pod that claims some waits), pod groups, extenders, and in-tree
+//! volumes that migrate to a driver.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,6 +31,7 @@ mod labels;
 mod node;
 mod pod;
 mod preempt;
+mod profile;
 pub(crate) mod quantity;
 mod queue;
 mod score;
@@ -44,6 +46,7 @@ pub use cluster::Cluster;
 pub use filter::Setback;
 pub use pod::PodFacts;
 pub use preempt::Preemption;
+pub use profile::Profile;
 pub use verdict::{Reason, Refusal, Verdict};
 
 use attempt::{Outcome, Search, attempt};
@@ -52,7 +55,7 @@ use node::NodeFacts;
 use queue::Queue;
 use verdict::Filter;
 
-/// Pods with another scheduler's name are left to it.
+/// The default profile. Pods with a name that no profile has are left to whoever has it.
 const NAME: &str = "default-scheduler";
 /// How long a pod's volumes may take to be bound before its node is given up.
 const BIND_WITHIN: SignedDuration = SignedDuration::from_mins(10);
@@ -69,6 +72,8 @@ pub struct Scheduler {
     /// Pods with a node, whose volumes are not ready yet.
     binding: BTreeMap<Key, Binding>,
     next_start: usize,
+    /// Beside the default one.
+    profiles: Vec<Profile>,
 }
 
 #[derive(Debug)]
@@ -102,6 +107,21 @@ impl Scheduler {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    #[must_use]
+    pub fn with_profiles(profiles: Vec<Profile>) -> Self {
+        Self { profiles, ..Self::default() }
+    }
+
+    fn profile_of(&self, pod: &PodFacts) -> Option<&Profile> {
+        self.profiles.iter().find(|profile| profile.scheduler_name == pod.scheduler)
+    }
+
+    /// A pod of ours that has no node and wants one.
+    fn is_waiting(&self, pod: &PodFacts) -> bool {
+        let is_ours = || pod.scheduler == NAME || self.profile_of(pod).is_some();
+        pod.node.is_none() && !pod.is_over && !pod.is_deleting && is_ours()
     }
 
     fn observe_pod(&mut self, change: &Change) {
@@ -166,7 +186,7 @@ impl Scheduler {
         }
         for key in &news.pods {
             match self.cluster.pods.get(key) {
-                Some(pod) if is_waiting(pod) => self.queue.add(key, pod.priority, self.is_gated(pod), now),
+                Some(pod) if self.is_waiting(pod) => self.queue.add(key, pod.priority, self.is_gated(pod), now),
                 _ => self.queue.remove(key),
             }
         }
@@ -195,12 +215,13 @@ impl Scheduler {
     }
 
     fn attempt(&mut self, key: &Key, hands: &mut Hands<'_>) {
-        let Some(pod) = self.cluster.pods.get(key).cloned().filter(|pod| is_waiting(pod)) else {
+        let Some(pod) = self.cluster.pods.get(key).cloned().filter(|pod| self.is_waiting(pod)) else {
             self.queue.remove(key);
             return;
         };
+        let completed = self.profile_of(&pod).and_then(|profile| profile.complete(&self.cluster, &pod));
         let mut search = Search { next_start: &mut self.next_start, random: &mut || hands.random() };
-        match attempt(&self.cluster, &pod, &mut search) {
+        match attempt(&self.cluster, completed.as_ref().unwrap_or(&pod), &mut search) {
             Outcome::Place { node, volumes } => self.place(&pod, &node, volumes, hands),
             Outcome::Retry { message } => {
                 self.refuse(&pod, "SchedulerError", &message, Some(""), hands);
@@ -262,11 +283,6 @@ impl Controller for Scheduler {
         }
         Some(now)
     }
-}
-
-/// A pod of ours that has no node and wants one.
-fn is_waiting(pod: &PodFacts) -> bool {
-    pod.node.is_none() && !pod.is_over && !pod.is_deleting && pod.scheduler == NAME
 }
 
 fn may_help(cluster: &Cluster, news: &News, key: &Key, filters: &[Filter]) -> bool {

@@ -7,7 +7,7 @@ use super::filter::PodVolumes;
 use super::pod::PodFacts;
 use super::preempt::Preemption;
 use super::storage::{BOUND_BY_CONTROLLER, SELECTED_NODE};
-use super::{BIND_WITHIN, Binding, NAME, Scheduler};
+use super::{BIND_WITHIN, Binding, Scheduler};
 use crate::clock;
 use crate::error::ApiResult;
 use crate::hands::{Event, Hands};
@@ -194,7 +194,7 @@ fn tell(pod: &PodFacts, kind: &str, reason: &str, action: &str, note: String, ha
         uid: Some(pod.uid.clone()),
         ..Default::default()
     };
-    hands.event(Event { about, kind, reason, action, note, component: NAME });
+    hands.event(Event { about, kind, reason, action, note, component: &pod.scheduler });
 }
 
 fn shortened(message: &str) -> String {

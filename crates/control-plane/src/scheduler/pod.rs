@@ -223,7 +223,7 @@ impl Population {
 }
 
 impl Spread {
-    fn of(constraint: &TopologySpreadConstraint, labels: &Labels) -> Self {
+    pub(super) fn of(constraint: &TopologySpreadConstraint, labels: &Labels) -> Self {
         let keys = constraint.match_label_keys.iter().flatten();
         let own: Labels = keys.filter_map(|key| labels.get(key).map(|value| (key.clone(), value.clone()))).collect();
         let selector = Selector::of(constraint.label_selector.as_ref());

@@ -2,10 +2,11 @@
 
 use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::TopologySpreadConstraint;
 use serde_json::{Value, json};
 
-use super::Scheduler;
 use super::testing::{asking, node, over, pod};
+use super::{Profile, Scheduler};
 use crate::clock::Clock;
 use crate::drive::{Controller, Drive, Round};
 use crate::request::Request;
@@ -26,9 +27,13 @@ impl Stage {
 
     /// The scheduler beside others.
     fn beside(seed: u64, mut controllers: Vec<Box<dyn Controller>>) -> Self {
+        controllers.push(Box::new(Scheduler::new()));
+        Self::of(seed, controllers)
+    }
+
+    fn of(seed: u64, controllers: Vec<Box<dyn Controller>>) -> Self {
         let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
         let server = Server::new(clock.clone(), seed);
-        controllers.push(Box::new(Scheduler::new()));
         let world = Self { server, drive: Drive::new(controllers, seed), clock };
         // No other controller is here to make the account that pods run as.
         world.ask("POST", "/api/v1/namespaces/default/serviceaccounts", &json!({ "metadata": { "name": "default" } }));
@@ -155,6 +160,47 @@ fn a_gate_holds_a_pod_and_another_schedulers_pod_is_left_alone() {
     stage.settle();
     assert_eq!(stage.pod("gated")["spec"]["nodeName"], "n1");
     assert_eq!(stage.pod("foreign")["spec"]["nodeName"], Value::Null);
+}
+
+#[test]
+fn a_profiles_default_constraints_spread_pods_that_somebody_selects_and_no_others() {
+    let constraint = |topology_key: &str| TopologySpreadConstraint {
+        max_skew: 1,
+        topology_key: topology_key.to_owned(),
+        when_unsatisfiable: "DoNotSchedule".to_owned(),
+        ..TopologySpreadConstraint::default()
+    };
+    let profile = Profile {
+        scheduler_name: "spreading".to_owned(),
+        default_constraints: vec![constraint("kubernetes.io/hostname"), constraint("topology.kubernetes.io/zone")],
+    };
+    let mut stage = Stage::of(1, vec![Box::new(Scheduler::with_profiles(vec![profile]))]);
+    stage.add_node("n1", json!({}));
+    stage.add_node("n2", json!({"metadata": {"labels": {"topology.kubernetes.io/zone": "b"}}}));
+    let service = json!({"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}});
+    stage.ask("POST", "/api/v1/namespaces/default/services", &service);
+    let pod = |app: &str| json!({"metadata": {"labels": {"app": app}}, "spec": {"schedulerName": "spreading"}});
+    // Both nodes would do for each of them, and the second and third do not fit beside the first two of their kind.
+    let cordon = |stage: &Stage, is_cordoned: bool| {
+        stage.ask("PATCH", "/api/v1/nodes/n2", &json!({"spec": {"unschedulable": is_cordoned}}));
+    };
+    cordon(&stage, true);
+    for name in ["web-1", "web-2"] {
+        stage.add_pod(name, pod("web"));
+    }
+    for name in ["lone-1", "lone-2"] {
+        stage.add_pod(name, pod("lone"));
+    }
+    stage.settle();
+    let node_of = |stage: &Stage, name: &str| stage.pod(name)["spec"]["nodeName"].clone();
+    assert_eq!((node_of(&stage, "lone-1"), node_of(&stage, "lone-2")), (json!("n1"), json!("n1")));
+    let placed: Vec<bool> = ["web-1", "web-2"].iter().map(|name| node_of(&stage, name) == "n1").collect();
+    assert_eq!(placed.iter().filter(|is_placed| **is_placed).count(), 1, "the other waits for the other zone");
+    cordon(&stage, false);
+    stage.settle();
+    let mut nodes = [node_of(&stage, "web-1"), node_of(&stage, "web-2")].map(|node| node.to_string());
+    nodes.sort();
+    assert_eq!(nodes, ["\"n1\"", "\"n2\""]);
 }
 
 #[test]
