@@ -3,11 +3,12 @@
 //! ```text
 //! create:       limit ranges' defaults ─▶ service account ─▶ priority ─▶ tolerations; storage class, protection, addresses
 //! (validation)
-//! judge_create: limit ranges' bounds, the one default priority class, quotas
+//! judge_create: limit ranges' bounds, the one default priority class, admission policies, quotas
 //! ```
 
 mod accounts;
 mod limits;
+mod policies;
 mod priority;
 pub(crate) mod quota;
 mod services;
@@ -21,6 +22,7 @@ use crate::builtin::tree::{flag, has, items, open, text};
 use crate::error::ApiError;
 use crate::kind::{Resource, Subresource};
 use crate::store::Stored;
+use policies::Asked;
 
 /// The other objects.
 pub trait Look {
@@ -75,6 +77,8 @@ pub fn judge_create(
             _ => {}
         }
     }
+    let asked = Asked { resource, subresource: None, namespace, name, new: object, old: &Value::Null };
+    policies::judge(look, &asked)?;
     quota::create(look, resource, object, namespace, name)
 }
 
@@ -105,10 +109,11 @@ pub fn judge_update(
     new: &Value,
     old: &Value,
 ) -> Result<(), ApiError> {
+    let (namespace, name) = (text(old, "metadata.namespace"), text(old, "metadata.name"));
+    policies::judge(look, &Asked { resource, subresource, namespace, name, new, old })?;
     if resource.custom.is_some() || subresource.is_some() {
         return Ok(());
     }
-    let name = text(old, "metadata.name");
     match (resource.group.as_str(), resource.kind.as_str()) {
         ("", "PersistentVolumeClaim") => {
             storage::judge_growth(look, new, old, name)?;

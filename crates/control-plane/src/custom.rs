@@ -10,6 +10,7 @@
 
 mod cel;
 mod columns;
+pub(crate) mod condition;
 mod definition;
 mod field_path;
 mod formats;

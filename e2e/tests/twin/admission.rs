@@ -24,7 +24,8 @@ crate::tests!(
     a_quota_tells_what_is_used,
     a_claim_of_no_class_gets_the_default_class,
     volumes_and_claims_are_protected,
-    a_new_node_is_tainted_until_it_is_ready;
+    a_new_node_is_tainted_until_it_is_ready,
+    a_policy_denies_what_its_rule_does_not_hold_for;
     alone
     a_default_class_gives_everyone_a_priority,
 );
@@ -336,6 +337,42 @@ fn volumes_and_claims_are_protected(stage: &Stage) {
 fn a_new_node_is_tainted_until_it_is_ready(stage: &Stage) {
     let node = stage.create("/api/v1/nodes?dryRun=All", &json!({"metadata": {"name": stage.unique("n")}}));
     assert_eq!(node["spec"]["taints"], json!([{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]));
+}
+
+fn a_policy_denies_what_its_rule_does_not_hold_for(stage: &Stage) {
+    const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
+    let name = stage.unique("deny");
+    let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["configmaps"]});
+    let policy = json!({"metadata": {"name": name}, "spec": {
+        "matchConstraints": {"resourceRules": [rule]},
+        "matchConditions": [{"name": "ours", "expression": "request.namespace == '".to_owned() + &stage.namespace + "'"}],
+        "validations": [
+            {"expression": "!has(object.data) || !('bad' in object.data)"},
+            {"expression": "!has(object.data) || size(object.data) < 2", "message": "one is enough", "reason": "Forbidden"},
+        ],
+    }});
+    stage.create_for_now(POLICIES, &policy);
+    let binding = json!({"metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Deny"]}});
+    stage.create_for_now("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings", &binding);
+    let maps = stage.at("v1", "configmaps");
+    let map = |data: Value| json!({"metadata": {"name": "map"}, "data": data});
+    // The real server learns of a policy by a watch.
+    let probe = format!("{maps}?dryRun=All");
+    stage.wait_for("the policy to be obeyed", || {
+        stage.client.post(&probe, &map(json!({"bad": "x"}))).unwrap().status != 201
+    });
+    let said = |why: &str| {
+        format!(
+            "configmaps \"map\" is forbidden: ValidatingAdmissionPolicy '{name}' with binding '{name}' denied request: {why}"
+        )
+    };
+    let answer = stage.client.post(&maps, &map(json!({"bad": "x"}))).unwrap();
+    refused(&answer, 422, "Invalid", &said("failed expression: !has(object.data) || !('bad' in object.data)"));
+    assert_eq!(causes(&answer), [" "]);
+    stage.create(&maps, &map(json!({"good": "x"})));
+    let path = stage.object("v1", "configmaps", "map");
+    let answer = stage.client.patch(&path, "merge", &json!({"data": {"better": "y"}})).unwrap();
+    refused(&answer, 403, "Forbidden", &said("one is enough"));
 }
 
 fn a_default_class_gives_everyone_a_priority(stage: &Stage) {

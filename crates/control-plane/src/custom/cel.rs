@@ -24,7 +24,7 @@ use cel::common::ast::{EntryExpr, Expr, SourceInfo};
 use cel::parser::{ParseErrors, Parser};
 
 pub(super) use check::Scope;
-pub(super) use eval::{EvalError, Variables, evaluate};
+pub(super) use eval::{EvalError, Variables, evaluate, evaluate_over};
 pub(super) use types::Type;
 pub(super) use value::V;
 
@@ -47,6 +47,17 @@ pub(super) fn compile(source: &str, scope: &Scope<'_>, wanted: &Type<'_>) -> Res
         return Err(CompileError::WrongType);
     }
     Ok(Expression { tree, uses_old_self: checked.uses_old_self })
+}
+
+/// The same for an expression about values of any type, by name.
+pub(super) fn compile_over(source: &str, names: &[&str], wanted: &Type<'_>) -> Result<Expression, CompileError> {
+    let (tree, info) = parse(source).map_err(CompileError::Issues)?;
+    let checked =
+        check::check_over(&tree, names).map_err(|issues| CompileError::Issues(tell(source, &info, &issues)))?;
+    if checked.yields != *wanted {
+        return Err(CompileError::WrongType);
+    }
+    Ok(Expression { tree, uses_old_self: false })
 }
 
 #[derive(Debug)]

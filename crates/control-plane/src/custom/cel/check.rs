@@ -32,7 +32,17 @@ pub(super) struct Issue {
 const OPEN: Type<'static> = Type::Parameter('?');
 
 pub(super) fn check<'a>(tree: &IdedExpr, scope: &Scope<'a>) -> Result<Checked<'a>, Vec<Issue>> {
-    let mut checker = Checker { scope, names: Vec::new(), issues: Vec::new(), uses_old_self: false };
+    check_with(tree, Checker { scope, names: Vec::new(), issues: Vec::new(), uses_old_self: false })
+}
+
+/// Checks an expression about values of any type, by name.
+pub(super) fn check_over(tree: &IdedExpr, names: &[&str]) -> Result<Checked<'static>, Vec<Issue>> {
+    let scope = Scope { this: Type::Dyn, old: Type::Dyn };
+    let names = names.iter().map(|name| ((*name).to_owned(), Type::Dyn)).collect();
+    check_with(tree, Checker { scope: &scope, names, issues: Vec::new(), uses_old_self: false })
+}
+
+fn check_with<'a>(tree: &IdedExpr, mut checker: Checker<'a, '_>) -> Result<Checked<'a>, Vec<Issue>> {
     let yields = checker.visit(tree);
     if checker.issues.is_empty() {
         let yields = if yields == OPEN { Type::Dyn } else { yields };

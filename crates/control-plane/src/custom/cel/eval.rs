@@ -47,6 +47,14 @@ pub(crate) fn evaluate<'a>(expression: &'a Expression, variables: &Variables<'a>
     (if n_steps > CALL_STEPS_MAX { Err(EvalError::TooCostly) } else { result }, n_steps)
 }
 
+/// The value of an expression about values of any type, by name.
+pub(crate) fn evaluate_over<'a>(expression: &'a Expression, values: &[(&'a str, &'a Value)]) -> EvalResult<'a> {
+    let variables = Variables { this: V::Null, old: None };
+    let named = |(name, value): &(&'a str, &'a Value)| Ok((*name, V::of_anything(value)?));
+    let scopes = values.iter().map(named).collect::<Result<_, EvalError>>()?;
+    Run { variables: &variables, scopes, n_steps: 0 }.eval(&expression.tree)
+}
+
 pub(super) struct Run<'a, 'v> {
     variables: &'v Variables<'a>,
     /// The variables of macros, innermost last.

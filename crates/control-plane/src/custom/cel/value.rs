@@ -122,6 +122,11 @@ impl<'a> V<'a> {
         })
     }
 
+    /// Data that no schema describes.
+    pub(crate) fn of_anything(value: &'a Value) -> Result<Self, EvalError> {
+        Self::of(value, &ANYTHING)
+    }
+
     pub(crate) fn type_name(&self) -> &'static str {
         match self {
             Self::Null => "null_type",
@@ -148,7 +153,7 @@ impl<'a> V<'a> {
             Self::List(items) => Some(Ok(items.to_vec())),
             Self::Json(Value::Array(items), node) => Some(match node.items.as_deref() {
                 Some(item_node) => items.iter().map(|item| V::of(item, item_node)).collect(),
-                None => Ok(Vec::new()),
+                None => items.iter().map(V::of_anything).collect(),
             }),
             _ => None,
         }
@@ -200,7 +205,9 @@ impl<'a> V<'a> {
                 if node.additional_node().is_some() && node.properties.is_empty() {
                     return Some(V::of(members.get(name)?, node.additional_node()?));
                 }
-                let name = unescape(name)?;
+                // What no schema describes has its names as they are.
+                let is_as_written = std::ptr::eq(*node, &*ANYTHING);
+                let name = if is_as_written { name.to_owned() } else { unescape(name)? };
                 // A field that is null is as one that is not there.
                 let member = members.get(&name).filter(|member| !member.is_null())?;
                 Some(match node.properties.get(&name) {
