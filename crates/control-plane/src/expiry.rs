@@ -1,4 +1,5 @@
-//! Events are forgotten an hour after they were last written, as etcd's lease does it for the real server.
+//! Events are forgotten an hour after they were last written, as etcd's lease does it for the real server, and sooner where there are
+//! very many: a hundred thousand pods tell half a million stories, and here all of them would be in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,6 +11,9 @@ use crate::store::{Change, ChangeKind, Key, ResourceId};
 
 /// The real server's default.
 const EVENT_TTL: SignedDuration = SignedDuration::from_hours(1);
+
+/// So many are kept; beyond them those go that were not written for the longest. Some 2 kB each with all that is kept beside them.
+const EVENTS_MAX: usize = 20_000;
 
 #[derive(Debug, Default)]
 pub struct EventExpiry {
@@ -47,7 +51,7 @@ impl Controller for EventExpiry {
             self.due.insert((then, key));
         }
         while let Some((then, key)) = self.due.first().cloned() {
-            if then > now {
+            if then > now && self.due.len() <= EVENTS_MAX {
                 return Some(then);
             }
             self.due.remove(&(then, key.clone()));
@@ -69,6 +73,39 @@ mod tests {
     use crate::clock::Clock;
     use crate::request::Request;
     use crate::{ControlPlane, Options};
+
+    #[test]
+    fn of_very_many_events_the_oldest_go() {
+        let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
+        let plane = ControlPlane::in_process(&Options { clock, with_controllers: false, ..Options::default() });
+        let call = |method: &str, path: &str, body: String| {
+            plane.server().handle(&Request {
+                method: method.to_owned(),
+                path: format!("/api/v1/namespaces/default/events{path}"),
+                content_type: "application/json".to_owned(),
+                body: body.into(),
+                ..Request::default()
+            })
+        };
+        let add = |name: &str| {
+            let event = json!({
+                "metadata": { "name": name }, "reason": "Tested", "type": "Normal",
+                "involvedObject": { "kind": "Pod", "namespace": "default", "name": "web" },
+            });
+            assert_eq!(call("POST", "", event.to_string()).status, 201);
+        };
+        add("first");
+        add("second");
+        plane.advance(SignedDuration::from_secs(1));
+        (2..EVENTS_MAX).for_each(|index| add(&format!("event-{index}")));
+        plane.advance(SignedDuration::from_secs(1));
+        assert_eq!(call("GET", "/first", String::new()).status, 200, "as many as are kept");
+        add("last");
+        plane.advance(SignedDuration::from_secs(1));
+        assert_eq!(call("GET", "/first", String::new()).status, 404);
+        assert_eq!(call("GET", "/second", String::new()).status, 200);
+        assert_eq!(call("GET", "/last", String::new()).status, 200);
+    }
 
     #[test]
     fn an_event_goes_an_hour_after_it_was_last_written() {
