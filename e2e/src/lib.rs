@@ -4,6 +4,7 @@
 //! in seconds; [`client`] talks to the result in plain HTTPS; [`crds`] teaches it our kinds; [`packages`]
 //! fetches clients that others wrote; [`aws`] is an account on loopback, whose machines join. The questions
 //! themselves live in `tests/`.
+//! fetches clients that others wrote; [`repeat`] tells bad luck from defects. The questions themselves live in `tests/`.
 //!
 //! Not for: anything a lower rung can answer. There is no kubelet here, and no cloud but an emulated one. No async runtime
 //! either: a test that asks one question at a time reads better without.
@@ -13,3 +14,4 @@ pub mod client;
 pub mod control_plane;
 pub mod crds;
 pub mod packages;
+pub mod repeat;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use kerf_e2e::client::{Answer, Client, Next, Watch};
 use kerf_e2e::control_plane::{self, Address, Started, build, parts};
+use kerf_e2e::repeat::Repeats;
 use serde_json::{Value, json};
 
 use crate::Test;
@@ -42,6 +43,7 @@ struct Running {
     cluster: OnceLock<Result<Cluster, String>>,
     /// Held by every test, and by one that wants to be alone for itself.
     occupied: RwLock<()>,
+    repeats: Repeats,
     passed: AtomicUsize,
     failed: AtomicUsize,
     skipped: AtomicUsize,
@@ -91,7 +93,7 @@ impl Which {
 }
 
 impl Stages {
-    /// Runs one test. `Some` is why it did not run.
+    /// Runs one test, and once more on a fresh cluster if it fails. `Some` is why it did not run.
     pub(crate) fn run(&self, which: Which, namespace: String, test: Test) -> Result<Option<String>, String> {
         let running = self.of(which);
         let cluster = match running.cluster.get_or_init(|| raise(which)) {
@@ -101,24 +103,25 @@ impl Stages {
                 return Ok(Some(reason.clone()));
             }
         };
-        let (mut _shared, mut _alone) = (None, None);
-        if test.is_alone {
-            _alone = Some(running.occupied.write().unwrap_or_else(PoisonError::into_inner));
-        } else {
-            _shared = Some(running.occupied.read().unwrap_or_else(PoisonError::into_inner));
-        }
-        let outcome = catch_unwind(AssertUnwindSafe(|| {
-            let stage = Stage::open(which, cluster, namespace);
-            (test.body)(&stage);
-        }));
-        match outcome {
+        let first = || {
+            let (mut _shared, mut _alone) = (None, None);
+            if test.is_alone {
+                _alone = Some(running.occupied.write().unwrap_or_else(PoisonError::into_inner));
+            } else {
+                _shared = Some(running.occupied.read().unwrap_or_else(PoisonError::into_inner));
+            }
+            perform(which, cluster, &namespace, test)
+        };
+        let again = || perform(which, &raise(which)?, &namespace, test);
+        let name = format!("{}::{}", which.name(), test.name);
+        match running.repeats.run(&name, first, again) {
             Ok(()) => {
                 running.passed.fetch_add(1, Ordering::Relaxed);
                 Ok(None)
             }
-            Err(_) => {
+            Err(story) => {
                 running.failed.fetch_add(1, Ordering::Relaxed);
-                Err(LAST_PANIC.take())
+                Err(story)
             }
         }
     }
@@ -142,9 +145,18 @@ impl Running {
         let (passed, failed, skipped) = (count(&self.passed), count(&self.failed), count(&self.skipped));
         match self.cluster.get() {
             Some(Err(reason)) => format!("twin tests on {}: skipped: {reason}: {skipped} tests", which.name()),
-            _ => format!("twin tests on {}: {passed} passed, {failed} failed", which.name()),
+            _ => {
+                let repeated = self.repeats.told();
+                format!("twin tests on {}: {passed} passed{repeated}, {failed} failed", which.name())
+            }
         }
     }
+}
+
+/// The test in a namespace of its own. The error is its panic.
+fn perform(which: Which, cluster: &Cluster, namespace: &str, test: Test) -> Result<(), String> {
+    let body = || (test.body)(&Stage::open(which, cluster, namespace.to_owned()));
+    catch_unwind(AssertUnwindSafe(body)).map_err(|_| LAST_PANIC.take())
 }
 
 fn raise(which: Which) -> Result<Cluster, String> {
