@@ -40,6 +40,24 @@ options:
   nodePlayStageParallelism: 4
 ";
 
+/// The default profile, and one that spreads over hosts and zones what does not say how it wants to be spread.
+const SCHEDULER_CONFIGURATION: &str = "\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection: {leaderElect: false}
+clientConnection: {kubeconfig: KUBECONFIG, qps: 1000, burst: 2000}
+profiles:
+- schedulerName: default-scheduler
+- schedulerName: topology-spread-defaults
+  pluginConfig:
+  - name: PodTopologySpread
+    args:
+      defaultingType: List
+      defaultConstraints:
+      - {maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: DoNotSchedule}
+      - {maxSkew: 1, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: DoNotSchedule}
+";
+
 /// Servers that answer.
 pub(super) struct Launched {
     pub(super) processes: Processes,
@@ -96,7 +114,7 @@ fn join_controllers(
 ) -> Result<()> {
     let manager = controller_manager_arguments(credentials, address);
     processes.start("kube-controller-manager", binaries.path("kube-controller-manager")?, &manager)?;
-    processes.start("kube-scheduler", binaries.path("kube-scheduler")?, &scheduler_arguments(address))?;
+    processes.start("kube-scheduler", binaries.path("kube-scheduler")?, &scheduler_arguments(folder, address)?)?;
 
     // kwok gives up when it finds no stages to read, so they come before it.
     apply(client, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &binaries.file(&KWOK, KWOK_DEFINITION)?)?;
@@ -184,8 +202,13 @@ fn controller_manager_arguments(credentials: &Credentials, address: &Address) ->
     arguments
 }
 
-fn scheduler_arguments(address: &Address) -> Vec<String> {
-    client_arguments(address)
+/// With a configuration file, the flags that say the same are not looked at.
+fn scheduler_arguments(folder: &Path, address: &Address) -> Result<Vec<String>> {
+    let configuration = folder.join("kube-scheduler.yaml");
+    let kubeconfig = serde_json::to_string(&address.kubeconfig).context("a path that is no text")?;
+    fs::write(&configuration, SCHEDULER_CONFIGURATION.replace("KUBECONFIG", &kubeconfig))
+        .context("cannot write the scheduler's configuration")?;
+    Ok(vec![format!("--config={}", configuration.display()), "--secure-port=0".to_owned()])
 }
 
 /// For a controller that is alone and in a hurry. The usual 20 requests a second would be most of a test's time.

@@ -14,6 +14,8 @@ tests!(
     deleting_a_node_removes_its_claim,
     a_claim_of_an_unknown_class_is_deleted,
     a_claim_of_a_class_that_is_not_ready_is_deleted,
+    a_claim_whose_node_is_denied_is_deleted_when_its_time_to_register_is_over,
+    a_claim_with_a_strange_provider_id_is_garbage,
 );
 
 fn path(stage: &Stage<'_>) -> String {
@@ -127,4 +129,57 @@ fn a_claim_of_a_class_that_is_not_ready_is_deleted(stage: &Stage<'_>) {
     stage.patch(&format!("{class}/status"), &json!({"status": {"conditions": [not_ready]}}));
     add_claim(stage, |claim| claim["spec"]["nodeClassRef"]["name"] = json!(stage.namespace));
     stage.wait_for("the claim to go", || stage.is_gone(&path(stage)));
+}
+
+/// The quarter of an hour that a node has to register begins with a time that the claim itself carries, so that nobody has to wait for it.
+fn a_claim_whose_node_is_denied_is_deleted_when_its_time_to_register_is_over(stage: &Stage<'_>) {
+    const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
+    const BINDINGS: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings";
+    let name = &stage.namespace;
+    let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["nodes"]});
+    let is_welcome = "!has(object.metadata.labels) || !('kerf.test/registration' in object.metadata.labels) || \
+                      object.metadata.labels['kerf.test/registration'] != 'fail'";
+    for path in [BINDINGS, POLICIES] {
+        stage.clear_later(format!("{path}/{name}"));
+    }
+    let policy = json!({"metadata": {"name": name}, "spec": {
+        "matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": is_welcome}],
+    }});
+    stage.create(POLICIES, &policy);
+    let binding = json!({"metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Deny"]}});
+    stage.create(BINDINGS, &binding);
+    let labels = json!({"kerf.test/registration": "fail"});
+    let unwelcome = json!({"metadata": {"name": name, "labels": labels}});
+    // A real server learns of a policy by a watch.
+    stage.wait_for("the policy to be obeyed", || {
+        stage.client.post(&format!("{NODES}?dryRun=All"), &unwelcome).unwrap().status == 422
+    });
+
+    add_claim(stage, |claim| claim["metadata"]["labels"] = labels.clone());
+    stage.wait_for("the claim to be launched", || is_true(&stage.read(&path(stage)), "Launched"));
+    stage.wait_for("the node to be denied", || stage.operator().said().contains("denied request"));
+    stage.wait_for("the claim to look older than its time to register", || {
+        let claim = stage.read(&path(stage));
+        assert_eq!(condition(&claim, "Registered")["status"], "Unknown", "{}", claim["status"]);
+        let mut conditions = claim["status"]["conditions"].as_array().unwrap().clone();
+        for condition in conditions.iter_mut().filter(|condition| condition["type"] == "Registered") {
+            condition["lastTransitionTime"] = json!("2026-01-01T00:00:00Z");
+        }
+        let version = &claim["metadata"]["resourceVersion"];
+        let patch = json!({"metadata": {"resourceVersion": version}, "status": {"conditions": conditions}});
+        stage.client.patch(&format!("{}/status", path(stage)), "merge", &patch).unwrap().status == 200
+    });
+    stage.wait_for("the claim to go", || stage.is_gone(&path(stage)));
+    assert_eq!(stage.list(&format!("{NODES}?labelSelector=kerf.test/registration=fail")), Vec::<Value>::new());
+}
+
+fn a_claim_with_a_strange_provider_id_is_garbage(stage: &Stage<'_>) {
+    add_claim(stage, |_| {});
+    let node = node_of_ready_claim(stage);
+    let before = stage.read(&path(stage))["metadata"]["uid"].clone();
+    stage.patch(&format!("{}/status", path(stage)), &json!({"status": {"providerID": "kwok://nobody-knows-this-one"}}));
+    stage.wait_for("the claim to go", || stage.is_gone(&path(stage)));
+    // What the claim owned goes with it.
+    assert_eq!(node["metadata"]["ownerReferences"][0]["uid"], before);
+    stage.wait_for("its node to go", || stage.is_gone(&format!("{NODES}/{}", text(&node["metadata"]["name"]))));
 }

@@ -11,6 +11,8 @@
 //! run beside each other under one operator. A test that ends the operator is listed after `alone`. Without Go the real half is left
 //! out, with its count and the reason.
 //!
+//! `regression` says which test keeps which behaviour of upstream's own suite. A test that fails is repeated once: see `kerf_e2e::repeat`.
+//!
 //! Not for: decisions (`engine`), nor what only time shows (`controllers/tests`, under a virtual clock).
 
 #![expect(clippy::unwrap_used, reason = "a test tells what went wrong by panicking")]
@@ -27,7 +29,9 @@ mod commands;
 mod documents;
 mod leadership;
 mod provisioning;
+mod regression;
 mod removal;
+mod spread;
 mod static_capacity;
 
 use std::process::ExitCode;
@@ -71,6 +75,7 @@ const MODULES: &[(&str, &[Test])] = &[
     ("admission", admission::TESTS),
     ("commands", commands::TESTS),
     ("leadership", leadership::TESTS),
+    ("spread", spread::TESTS),
 ];
 
 fn main() -> ExitCode {
@@ -87,11 +92,15 @@ fn main() -> ExitCode {
             }
         }
     }
+    trials.push(Trial::test("every_behaviour_of_the_regression_suite_has_a_test", || {
+        regression::check().map_err(Failed::from)
+    }));
     let conclusion = libtest_mimic::run(&arguments, trials);
     if !arguments.list {
         for line in stages.summary() {
             println!("{line}");
         }
+        println!("{}", regression::told());
     }
     conclusion.exit_code()
 }

@@ -19,8 +19,8 @@ pub(crate) struct Operator {
 }
 
 impl Operator {
-    /// Starts it. `name` names its log in `folder`.
-    pub(crate) fn start(kubeconfig: &Path, folder: &Path, name: &str) -> Self {
+    /// Starts it, with further environment variables. `name` names its log in `folder`.
+    pub(crate) fn start(kubeconfig: &Path, folder: &Path, name: &str, environment: &[(&str, &str)]) -> Self {
         let log = folder.join(format!("{name}.log"));
         let file = File::create(&log).unwrap();
         let (metrics_port, health_port) = free_ports();
@@ -37,6 +37,7 @@ impl Operator {
             .env("BATCH_IDLE_DURATION", "200ms")
             .env("BATCH_MAX_DURATION", "2s")
             .env("LOG_LEVEL", "debug")
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(file.try_clone().unwrap())
             .stderr(file)
@@ -52,6 +53,14 @@ impl Operator {
 
     pub(crate) fn is_alive(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Asks it to end, and waits until it has: its lease is free then.
+    pub(crate) fn stop(&mut self) {
+        let asked = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
+        assert!(asked.success(), "the operator has ended before it was asked to");
+        let ended = self.child.wait().unwrap();
+        assert!(ended.success(), "the operator ended with {ended}");
     }
 
     /// `kill -9`, and gone when this returns.

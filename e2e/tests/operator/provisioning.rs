@@ -16,6 +16,7 @@ tests!(
     a_pool_carries_the_hash_of_its_template,
     d4_11_pods_that_avoid_their_like_get_a_node_each,
     a_rogue_who_taints_every_new_node_is_not_followed_without_end,
+    a_rogue_is_not_followed_without_end_where_empty_nodes_stay_for_a_while,
 );
 
 /// A deployment and a DaemonSet whose requests only a LimitRange tells share one node, so the node was chosen for both.
@@ -72,21 +73,36 @@ fn a_pool_carries_the_hash_of_its_template(stage: &Stage<'_>) {
 }
 
 fn d4_11_pods_that_avoid_their_like_get_a_node_each(stage: &Stage<'_>) {
+    const PODS: usize = 100;
     stage.add_pool(|_| {});
-    stage.add_deployment("hold", 20, |template| {
+    stage.add_deployment("hold", PODS, |template| {
         template["spec"]["affinity"] = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{
             "labelSelector": {"matchLabels": {"app": "hold"}}, "topologyKey": "kubernetes.io/hostname",
         }]}});
     });
-    stage.wait_until_running("hold", 20);
+    stage.wait_until_running("hold", PODS);
     let used: BTreeSet<String> = stage.pods("hold").iter().map(|pod| text(&pod["spec"]["nodeName"])).collect();
     let there: BTreeSet<String> = stage.nodes().iter().map(name).collect();
-    assert_eq!((used.len(), &used), (20, &there));
+    assert_eq!((used.len(), &used), (PODS, &there));
+}
+
+fn a_rogue_who_taints_every_new_node_is_not_followed_without_end(stage: &Stage<'_>) {
+    stage.add_pool(|pool| {
+        pool["spec"]["template"]["spec"]["requirements"][2]["values"] = json!(["spot"]);
+        let disruption = &mut pool["spec"]["disruption"];
+        disruption["consolidationPolicy"] = json!("WhenEmptyOrUnderutilized");
+        disruption["consolidateAfter"] = json!("0s");
+    });
+    with_a_rogue(stage);
+}
+
+fn a_rogue_is_not_followed_without_end_where_empty_nodes_stay_for_a_while(stage: &Stage<'_>) {
+    stage.add_pool(|pool| pool["spec"]["disruption"]["consolidateAfter"] = json!("30s"));
+    with_a_rogue(stage);
 }
 
 /// Somebody makes every node useless as soon as it comes. New nodes follow, but the useless ones go, and there is never a crowd.
-fn a_rogue_who_taints_every_new_node_is_not_followed_without_end(stage: &Stage<'_>) {
-    stage.add_pool(|pool| pool["spec"]["disruption"]["consolidateAfter"] = json!("0s"));
+fn with_a_rogue(stage: &Stage<'_>) {
     stage.add_deployment("inflate", 1, |_| {});
     let mut tainted = BTreeSet::new();
     stage.wait_for("three nodes to be tainted and two of them to go", || {

@@ -14,10 +14,11 @@ use kerf_e2e::client::Client;
 use kerf_e2e::control_plane::{self, Address, Started, build, parts};
 use kerf_e2e::crds;
 use kerf_e2e::packages::{Installed, Package};
+use kerf_e2e::repeat::Repeats;
 use serde_json::{Value, json};
 
-use crate::Test;
 use crate::process::{self, Operator};
+use crate::{Test, spread};
 
 /// The longest of what is waited for is an empty node that goes, or a lease that runs out: half a minute each. A machine that compiles
 /// beside us may need several times as long.
@@ -50,6 +51,7 @@ struct Running {
     cluster: OnceLock<Result<Cluster, String>>,
     /// Held by every test, and by one that wants to be alone for itself.
     occupied: RwLock<()>,
+    repeats: Repeats,
     passed: AtomicUsize,
     failed: AtomicUsize,
     skipped: AtomicUsize,
@@ -108,7 +110,7 @@ impl Which {
 }
 
 impl Stages {
-    /// Runs one test. `Some` is why it did not run.
+    /// Runs one test, and once more on a fresh cluster if it fails. `Some` is why it did not run.
     pub(crate) fn run(&self, which: Which, namespace: String, test: Test) -> Result<Option<String>, String> {
         let running = self.of(which);
         let raised = catch_unwind(AssertUnwindSafe(|| running.cluster.get_or_init(|| raise(which))));
@@ -123,26 +125,27 @@ impl Stages {
                 return Err(LAST_PANIC.take());
             }
         };
-        let (mut _shared, mut _alone) = (None, None);
-        if test.is_alone {
-            _alone = Some(running.occupied.write().unwrap_or_else(PoisonError::into_inner));
-        } else {
-            _shared = Some(running.occupied.read().unwrap_or_else(PoisonError::into_inner));
-        }
-        let outcome = catch_unwind(AssertUnwindSafe(|| {
-            let stage = Stage::open(cluster, namespace.clone());
-            (test.body)(&stage);
-        }));
-        match outcome {
+        let first = || {
+            let (mut _shared, mut _alone) = (None, None);
+            if test.is_alone {
+                _alone = Some(running.occupied.write().unwrap_or_else(PoisonError::into_inner));
+            } else {
+                _shared = Some(running.occupied.read().unwrap_or_else(PoisonError::into_inner));
+            }
+            perform(cluster, &namespace, test)
+        };
+        let again = || {
+            let fresh = catch_unwind(AssertUnwindSafe(|| raise(which))).map_err(|_| LAST_PANIC.take())?;
+            perform(&fresh?, &namespace, test)
+        };
+        match running.repeats.run(&format!("{}::{}", which.name(), test.name), first, again) {
             Ok(()) => {
                 running.passed.fetch_add(1, Ordering::Relaxed);
                 Ok(None)
             }
-            Err(_) => {
+            Err(story) => {
                 running.failed.fetch_add(1, Ordering::Relaxed);
-                let panic = LAST_PANIC.take();
-                let words = cluster.operator().last_words_about(&namespace, 12);
-                Err(format!("{panic}\nthe operator's last words about {namespace}:\n{words}"))
+                Err(story)
             }
         }
     }
@@ -166,9 +169,22 @@ impl Running {
         let (passed, failed, skipped) = (count(&self.passed), count(&self.failed), count(&self.skipped));
         match self.cluster.get() {
             Some(Err(reason)) => format!("operator tests on {}: skipped: {reason}: {skipped} tests", which.name()),
-            _ => format!("operator tests on {}: {passed} passed, {failed} failed", which.name()),
+            _ => {
+                let repeated = self.repeats.told();
+                format!("operator tests on {}: {passed} passed{repeated}, {failed} failed", which.name())
+            }
         }
     }
+}
+
+/// The test in a namespace of its own. The error is its panic, and what the operator said last.
+fn perform(cluster: &Cluster, namespace: &str, test: Test) -> Result<(), String> {
+    let body = || (test.body)(&Stage::open(cluster, namespace.to_owned()));
+    catch_unwind(AssertUnwindSafe(body)).map_err(|_| {
+        let panic = LAST_PANIC.take();
+        let words = cluster.operator().last_words_about(namespace, 12);
+        format!("{panic}\nthe operator's last words about {namespace}:\n{words}")
+    })
 }
 
 fn raise(which: Which) -> Result<Cluster, String> {
@@ -198,7 +214,7 @@ fn raise(which: Which) -> Result<Cluster, String> {
         "apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "default"}, "spec": {}
     });
     assert_eq!(client.post(NODE_CLASSES, &class).unwrap().status, 201);
-    let operator = Operator::start(&address.kubeconfig, folder.path(), "first");
+    let operator = Operator::start(&address.kubeconfig, folder.path(), "first", &[]);
     wait_some("the operator to be ready", || operator.is_ready().then_some(()));
     build::to_stderr(&format!(
         "{}: {what} and the operator ready after {} ms",
@@ -209,7 +225,11 @@ fn raise(which: Which) -> Result<Cluster, String> {
 }
 
 fn embedded(folder: &Path) -> (Address, Plane, String) {
-    let plane = kerf_control_plane::ControlPlane::start(&kerf_control_plane::Options::default()).unwrap();
+    let options = kerf_control_plane::Options {
+        scheduler_profiles: vec![spread::profile()],
+        ..kerf_control_plane::Options::default()
+    };
+    let plane = kerf_control_plane::ControlPlane::start(&options).unwrap();
     let kubeconfig = folder.join("kubeconfig");
     plane.write_kubeconfig(&kubeconfig).unwrap();
     let at = plane.address().unwrap();
@@ -242,7 +262,27 @@ impl<'a> Stage<'a> {
 
     /// One more operator on the same cluster.
     pub(crate) fn start_operator(&self, name: &str) -> Operator {
-        Operator::start(&self.cluster.address.kubeconfig, self.cluster.folder.path(), name)
+        Operator::start(&self.cluster.address.kubeconfig, self.cluster.folder.path(), name, &[])
+    }
+
+    /// Lets an operator with further settings take the place of the one that leads, while `play` runs. For tests that are alone.
+    pub(crate) fn with_operator(&self, environment: &[(&str, &str)], play: impl FnOnce()) {
+        let replace = |name: &str, environment: &[(&str, &str)]| {
+            let mut operator = self.operator();
+            operator.stop();
+            let (kubeconfig, folder) = (&self.cluster.address.kubeconfig, self.cluster.folder.path());
+            *operator = Operator::start(kubeconfig, folder, &format!("{name}-{}", self.namespace), environment);
+            wait_some("the operator to be ready", || operator.is_ready().then_some(()));
+        };
+        replace("with", environment);
+        let outcome = catch_unwind(AssertUnwindSafe(play));
+        // However it went: others come after us.
+        let panic = LAST_PANIC.take();
+        replace("after", &[]);
+        LAST_PANIC.set(panic);
+        if let Err(panic) = outcome {
+            panic::resume_unwind(panic);
+        }
     }
 
     /// Deletes what is at `path` when the test has ended, however it ends.
