@@ -66,10 +66,15 @@ struct Operator {
 
 impl Operator {
     fn start(cluster: &Cluster, flags: &[&str]) -> Self {
+        Self::start_with(cluster, flags, &[])
+    }
+
+    fn start_with(cluster: &Cluster, flags: &[&str], environment: &[(&str, &str)]) -> Self {
         let mut child = kerf()
             .args(["run", "--cloud=kwok", "--metrics-port=0", "--health-probe-port=0", "--kubeconfig"])
             .arg(cluster.kubeconfig())
             .args(flags)
+            .envs(environment.iter().copied())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -265,8 +270,8 @@ fn at_closed_port(kubeconfig: &Path) -> String {
     lines.collect()
 }
 
-#[test]
-fn pods_that_wait_get_a_claim() {
+/// A cluster with a pool and a pod that has no place.
+fn with_a_waiting_pod() -> Cluster {
     let cluster = Cluster::start();
     let create = |path: &str, object: Value| cluster.ask("POST", path, &object).unwrap();
     create(
@@ -288,6 +293,12 @@ fn pods_that_wait_get_a_claim() {
             "spec": {"containers": [{"name": "a", "image": "a", "resources": {"requests": {"cpu": "1"}}}]},
         }),
     );
+    cluster
+}
+
+#[test]
+fn pods_that_wait_get_a_claim() {
+    let cluster = with_a_waiting_pod();
     let mut operator = Operator::start(
         &cluster,
         &["--disable-leader-election", "--batch-idle-duration=10ms", "--feature-gates=NodeRepair=true"],
@@ -297,4 +308,43 @@ fn pods_that_wait_get_a_claim() {
     assert_eq!(claims().len(), 1);
     assert_eq!(claims()[0]["metadata"]["labels"]["karpenter.sh/nodepool"], "default");
     assert_eq!(operator.terminate(), Some(0));
+}
+
+/// `kubectl logs -l app.kubernetes.io/name=karpenter -c controller` reads the standard output of that container. Label and container are the
+/// chart's; that the decisions are on the standard output, whatever else is set, is ours.
+#[test]
+fn d0_64_the_decisions_are_on_the_standard_output_for_kubectl_logs() {
+    let cluster = with_a_waiting_pod();
+    let mut operator = Operator::start(&cluster, &["--disable-leader-election", "--batch-idle-duration=10ms"]);
+    let found = operator.line("found provisionable pod(s)");
+    assert_eq!(found["pods"], 1, "{found}");
+    operator.line("computed new nodeclaim(s) to fit pod(s)");
+    let created = operator.line("created nodeclaim");
+    assert_eq!(created["NodePool"]["name"], "default", "{created}");
+    let launched = operator.line("launched nodeclaim");
+    assert_eq!(launched["NodeClaim"]["name"], created["NodeClaim"]["name"], "{launched}");
+    operator.line("registered nodeclaim");
+}
+
+/// The chart tells the operator its namespace by SYSTEM_NAMESPACE, and it may be any.
+#[test]
+fn d4_8_the_lease_follows_the_namespace_that_the_operator_lives_in() {
+    for namespace in ["kube-system", "karpenter"] {
+        let cluster = Cluster::start();
+        // `kube-system` is there already.
+        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "karpenter"}});
+        cluster.ask("POST", "/api/v1/namespaces", &object).unwrap();
+        let mut operator = Operator::start_with(&cluster, &[], &[("SYSTEM_NAMESPACE", namespace)]);
+        let holder = |namespace: &str| {
+            let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/karpenter-leader-election");
+            Some(cluster.get(&path)?["spec"]["holderIdentity"].clone())
+        };
+        until("it leads", || holder(namespace).is_some_and(|holder| holder != ""));
+        until("it is ready", || page(&operator.probes, "/readyz") == (200, "ok".to_owned()));
+        let leases = cluster.get("/apis/coordination.k8s.io/v1/leases").unwrap()["items"].as_array().unwrap().clone();
+        let ours = leases.iter().filter(|lease| lease["metadata"]["name"] == "karpenter-leader-election");
+        assert_eq!(ours.count(), 1, "one lease, in {namespace}");
+        assert_eq!(operator.terminate(), Some(0));
+        assert_eq!(holder(namespace).unwrap(), "", "given back in {namespace}");
+    }
 }
