@@ -2,9 +2,8 @@
 //!
 //! [`control_plane`] builds etcd, kube-apiserver and kubectl from their Go modules, once, and starts them on loopback
 //! in seconds; [`client`] talks to the result in plain HTTPS; [`crds`] teaches it our kinds; [`packages`]
-//! fetches clients that others wrote; [`aws`] is an account on loopback, whose machines join. The questions
+//! fetches clients that others wrote; [`aws`] is an account on loopback, whose machines join; [`repeat`] tells bad luck from defects. The questions
 //! themselves live in `tests/`.
-//! fetches clients that others wrote; [`repeat`] tells bad luck from defects. The questions themselves live in `tests/`.
 //!
 //! Not for: anything a lower rung can answer. There is no kubelet here, and no cloud but an emulated one. No async runtime
 //! either: a test that asks one question at a time reads better without.

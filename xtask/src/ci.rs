@@ -122,7 +122,7 @@ impl Tests {
             let name = name.rsplit("::").next().unwrap_or(name);
             self.of_documents += usize::from(is_of_documents(name));
         }
-        if line.starts_with("twin tests on ") || line.starts_with("aws tests on ") {
+        if ["twin tests on ", "aws tests on ", "operator tests"].iter().any(|begin| line.starts_with(begin)) {
             self.twins.push(line.to_owned());
         }
         if !line.starts_with("test result: ") {

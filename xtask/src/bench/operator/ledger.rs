@@ -6,7 +6,7 @@
 //!
 //! Times are those at which our watch heard: creation times of objects are whole seconds, which is too coarse here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
@@ -44,6 +44,8 @@ pub(crate) struct Book {
     pods: BTreeMap<String, Pod>,
     nodes: BTreeMap<String, Life>,
     claims: BTreeMap<String, Life>,
+    /// Claims that have been initialized.
+    initialized: BTreeSet<String>,
     /// A watch that ended: what was not heard cannot be waited for.
     ended: Option<String>,
 }
@@ -174,6 +176,15 @@ struct Spec {
 #[derive(Debug, Default, Deserialize)]
 struct Status {
     phase: Option<String>,
+    #[serde(default)]
+    conditions: Vec<Condition>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Condition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
 }
 
 impl Book {
@@ -185,7 +196,13 @@ impl Book {
         let born = Life { created: now, gone: None };
         let life = match kind {
             Kind::Node => self.nodes.entry(name).or_insert(born),
-            Kind::Claim => self.claims.entry(name).or_insert(born),
+            Kind::Claim => {
+                let is_initialized = |one: &Condition| one.kind == "Initialized" && one.status == "True";
+                if event.object.status.conditions.iter().any(is_initialized) {
+                    self.initialized.insert(name.clone());
+                }
+                self.claims.entry(name).or_insert(born)
+            }
             Kind::Pod => {
                 let pod = self.pods.entry(name).or_insert(Pod { life: born, running: None, node: None });
                 if event.object.status.phase.as_deref() == Some("Running") {
@@ -210,6 +227,17 @@ impl Book {
 
     pub(crate) fn n_running(&self) -> usize {
         self.living_pods().filter(|pod| pod.running.is_some()).count()
+    }
+
+    /// Pods that have a node, whether its kubelet has started them or not.
+    pub(crate) fn n_bound(&self) -> usize {
+        self.living_pods().filter(|pod| pod.node.is_some()).count()
+    }
+
+    /// Claims that are there and were initialized.
+    pub(crate) fn n_initialized(&self) -> usize {
+        let lives = |(name, claim): &(&String, &Life)| claim.gone.is_none() && self.initialized.contains(*name);
+        self.claims.iter().filter(lives).count()
     }
 
     pub(crate) fn n_nodes(&self) -> usize {
@@ -270,10 +298,12 @@ impl Book {
     /// For an error and for progress.
     pub(crate) fn told(&self) -> String {
         format!(
-            "{} of {} pods run on {} nodes, {} claims in {} waves",
+            "{} of {} pods run, {} have a node, on {} nodes; {} of {} claims are initialized, in {} waves",
             self.n_running(),
             self.n_pods(),
+            self.n_bound(),
             self.n_nodes(),
+            self.n_initialized(),
             self.n_claims(),
             self.n_waves()
         )
@@ -315,6 +345,27 @@ mod tests {
         book.hear(Kind::Claim, event("MODIFIED", "a", None, None), began + Duration::from_secs(60));
         book.hear(Kind::Claim, event("DELETED", "b", None, None), began + Duration::from_secs(70));
         assert_eq!((book.n_waves(), book.n_claims()), (2, 3));
+    }
+
+    #[test]
+    fn a_bound_pod_counts_before_it_runs_and_a_claim_once_it_is_initialized() {
+        let now = Instant::now();
+        let mut book = Book::default();
+        book.hear(Kind::Pod, event("ADDED", "p", None, Some("Pending")), now);
+        assert_eq!((book.n_pods(), book.n_bound()), (1, 0));
+        book.hear(Kind::Pod, event("MODIFIED", "p", Some("n"), Some("Pending")), now);
+        assert_eq!((book.n_bound(), book.n_running()), (1, 0));
+        let claim = |status: &str| {
+            let conditions = serde_json::json!([{"type": "Initialized", "status": status}]);
+            let object = serde_json::json!({"metadata": {"name": "c", "resourceVersion": "1"}, "status": {"conditions": conditions}});
+            Event { kind: "MODIFIED".to_owned(), object: serde_json::from_value(object).unwrap() }
+        };
+        book.hear(Kind::Claim, claim("Unknown"), now);
+        assert_eq!((book.n_claims(), book.n_initialized()), (1, 0));
+        book.hear(Kind::Claim, claim("True"), now);
+        assert_eq!(book.n_initialized(), 1);
+        book.hear(Kind::Claim, event("DELETED", "c", None, None), now);
+        assert_eq!(book.n_initialized(), 0);
     }
 
     #[test]

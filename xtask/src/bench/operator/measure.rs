@@ -20,6 +20,8 @@ use super::standing;
 
 /// The slowest scene of the slowest operator takes some two minutes on a machine that has nothing else to do.
 const SCENE_WITHIN: Duration = Duration::from_secs(900);
+/// What is not there by then does not come.
+const PREPARED_WITHIN: Duration = Duration::from_secs(300);
 const POOL_READY_WITHIN: Duration = Duration::from_secs(60);
 const POLL_EVERY: Duration = Duration::from_millis(50);
 
@@ -64,7 +66,12 @@ fn scale_up(plane: &mut ControlPlane, client: &Client, scene: &Scene, contestant
 
 fn empty(plane: &mut ControlPlane, client: &Client, scene: &Scene, contestant: &Contestant) -> Result<Measured> {
     let (running, ledger) = begin(plane, client, scene, contestant)?;
-    let full = all_run(plane, &ledger, scene)?;
+    // Not until the pods run: what is emptied is nodes, and a kubelet that is short of time leaves a pod or two unstarted for ever.
+    let n = scene.n_pods();
+    let full =
+        ledger.wait_until(plane, &format!("{n} initialized nodes, each with a pod"), PREPARED_WITHIN, |book| {
+            book.n_bound() == n && book.n_initialized() == n && book.n_nodes() == n
+        })?;
     tell(&full);
     let began = Instant::now();
     for deployment in scene.deployments {
