@@ -57,6 +57,26 @@ pub struct Address {
     pub kubeconfig: PathBuf,
 }
 
+impl Address {
+    /// Reads it back from a kubeconfig with one cluster and one user, such as `kerf up` writes.
+    pub fn read(kubeconfig: &Path) -> Result<Self> {
+        use base64::Engine as _;
+        let text = std::fs::read_to_string(kubeconfig).with_context(|| format!("no {}", kubeconfig.display()))?;
+        let config: serde_json::Value = serde_norway::from_str(&text).context("a kubeconfig that is not YAML")?;
+        let field = |pointer: &str| {
+            config.pointer(pointer).and_then(serde_json::Value::as_str).with_context(|| format!("no {pointer}"))
+        };
+        let authority = field("/clusters/0/cluster/certificate-authority-data")?;
+        let authority = base64::engine::general_purpose::STANDARD.decode(authority).context("the authority's data")?;
+        Ok(Self {
+            endpoint: field("/clusters/0/cluster/server")?.to_owned(),
+            ca_pem: String::from_utf8(authority).context("the authority's data is no text")?,
+            token: field("/users/0/user/token")?.to_owned(),
+            kubeconfig: kubeconfig.to_owned(),
+        })
+    }
+}
+
 /// Either a control plane, or why there is none on this machine. The second is for the caller to say loudly.
 pub enum Started {
     Ready(Box<ControlPlane>),
@@ -98,6 +118,8 @@ pub fn start(progress: Progress<'_>) -> Result<Started> {
 ///
 /// - Guarantees: those of [`start`]; and the controllers work: the `default` service account is there, so that pods are
 ///   admitted with service accounts as in any cluster.
+/// - The scheduler has a second profile, `topology-spread-defaults`, which spreads over hosts and zones pods that do not say how they want
+///   to be spread.
 /// - Caveats: nobody stands behind the nodes, so `logs`, `exec` and `port-forward` have nobody to talk to.
 pub fn start_cluster(progress: Progress<'_>) -> Result<Started> {
     start_extent(Extent::Cluster, progress)
@@ -189,5 +211,24 @@ impl Drop for ControlPlane {
                 build::to_stderr(&format!("control plane: logs kept in {}", kept.display()));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_read_back_from_a_kubeconfig() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kubeconfig");
+        let cluster = "{server: 'https://127.0.0.1:1', certificate-authority-data: cGVt}";
+        std::fs::write(&path, format!("clusters: [{{cluster: {cluster}}}]\nusers: [{{user: {{token: t}}}}]\n"))
+            .unwrap();
+        let address = Address::read(&path).unwrap();
+        assert_eq!((address.endpoint.as_str(), address.ca_pem.as_str()), ("https://127.0.0.1:1", "pem"));
+        assert_eq!(address.token, "t");
+        std::fs::write(&path, "clusters: []").unwrap();
+        assert!(format!("{:#}", Address::read(&path).unwrap_err()).contains("/clusters/0/cluster"));
     }
 }

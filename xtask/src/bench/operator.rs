@@ -10,6 +10,7 @@
 //! scene of each operator, one after the other. `bench/operator/README.md` says how to read the rows.
 
 mod contestant;
+mod embedded;
 mod ledger;
 mod measure;
 mod price;
@@ -26,7 +27,7 @@ use anyhow::{Context as _, Result, bail};
 use super::verdict::render as render_verdicts;
 use contestant::Contestant;
 use row::{Measured, Row, SideBySide};
-use scenes::{MIXED, MIXED_EARLY, ROWS, TO_RUNNING};
+use scenes::{EMBEDDED, MIXED, MIXED_EARLY, ROWS, TO_RUNNING};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -81,6 +82,18 @@ pub(crate) fn run(args: &Args) -> Result<()> {
                 let beside = if scene.has_peer { ask(&peer) } else { None };
                 Row { name: name.to_owned(), ours: found, peer: beside, early_binding: None }
             }
+            None if name == EMBEDDED => {
+                println!("\n── {name}");
+                let found = ours.as_ref().map(embedded::measure).transpose().unwrap_or_else(|error| {
+                    println!("   kerf: FAILED: {error:#}");
+                    n_failures += 1;
+                    None
+                });
+                if let Some(found) = &found {
+                    tell("kerf", found);
+                }
+                Row { name: name.to_owned(), ours: found, peer: None, early_binding: None }
+            }
             None => side_by_side(&rows),
         };
         rows.push(row);
@@ -115,10 +128,7 @@ fn chosen(given: &[String]) -> Result<Vec<&'static str>> {
 fn measure_one(scene: &scenes::Scene, contestant: &Contestant, logs: Option<&Path>) -> Result<Option<Measured>> {
     match measure::measure(scene, contestant, logs)? {
         Ok(found) => {
-            println!(
-                "   {}: {:.1} s, {} nodes, ${:.2}/h, {:.2} s of processor time, {:.0} MB",
-                contestant.name, found.seconds, found.nodes, found.dollars_per_hour, found.cpu_seconds, found.peak_mb
-            );
+            tell(contestant.name, &found);
             Ok(Some(found))
         }
         Err(reason) => {
@@ -126,6 +136,13 @@ fn measure_one(scene: &scenes::Scene, contestant: &Contestant, logs: Option<&Pat
             Ok(None)
         }
     }
+}
+
+fn tell(name: &str, found: &Measured) {
+    println!(
+        "   {name}: {:.1} s, {} nodes, ${:.2}/h, {:.2} s of processor time, {:.0} MB",
+        found.seconds, found.nodes, found.dollars_per_hour, found.cpu_seconds, found.peak_mb
+    );
 }
 
 /// Read off the two mixed scenes, which differ in nothing but the gate. Its numbers are those with the gate, its seconds the median.

@@ -24,7 +24,7 @@ const POLL_EVERY: Duration = Duration::from_millis(20);
 pub(crate) struct Contestant {
     /// Names its process, its log and its lines.
     pub(crate) name: &'static str,
-    binary: PathBuf,
+    pub(crate) binary: PathBuf,
     arguments: &'static [&'static str],
 }
 

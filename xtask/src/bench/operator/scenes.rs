@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 pub(crate) enum Timed {
     /// From the first pod created until all pods run.
     ScaleUp,
-    /// From the deletion of the deployments, whose pods all run, until no node is left.
+    /// From the deletion of the deployments, whose pods all have a node that is initialized, until no node is left.
     Emptying,
     /// From the start of the process, in a cluster that is full already, until its first decision.
     Start,
@@ -54,8 +54,11 @@ pub(crate) const START: &str = "start-1000x10000";
 /// Not a scene of its own: it is read off the two mixed ones.
 pub(crate) const TO_RUNNING: &str = "time-to-running";
 
+/// No real cluster: `kerf up` alone.
+pub(crate) const EMBEDDED: &str = "embedded-5000x100000";
+
 /// In the order of the table.
-pub(crate) const ROWS: [&str; 6] = [MIXED, MIXED_EARLY, TO_RUNNING, SPREAD, EMPTIED, START];
+pub(crate) const ROWS: [&str; 7] = [MIXED, MIXED_EARLY, TO_RUNNING, SPREAD, EMPTIED, START, EMBEDDED];
 
 /// A label on the pods that are timed, and on no others.
 pub(crate) const TIMED_KEY: &str = "bench";
@@ -212,9 +215,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_row_but_the_derived_one_has_a_scene() {
+    fn every_row_but_the_derived_one_and_the_playground_has_a_scene() {
         let without: Vec<&str> = ROWS.into_iter().filter(|row| scene(row).is_none()).collect();
-        assert_eq!(without, [TO_RUNNING]);
+        assert_eq!(without, [TO_RUNNING, EMBEDDED]);
     }
 
     #[test]

@@ -97,7 +97,11 @@ fn create_pool(client: &Client, scene: &Scene) -> Result<String> {
 }
 
 /// Does something so many times over all connections.
-fn create_all(address: &Address, n: usize, make: impl Fn(&Client, usize) -> Result<()> + Sync) -> Result<()> {
+pub(crate) fn create_all(
+    address: &Address,
+    n: usize,
+    make: impl Fn(&Client, usize) -> Result<()> + Sync,
+) -> Result<()> {
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
         let workers: Vec<_> = (0..CONNECTIONS)
@@ -119,7 +123,7 @@ fn create_all(address: &Address, n: usize, make: impl Fn(&Client, usize) -> Resu
 }
 
 /// Creates an object that an earlier, unanswered request may have created already.
-fn create_surely(client: &Client, collection: &str, object: &Value) -> Result<Value> {
+pub(crate) fn create_surely(client: &Client, collection: &str, object: &Value) -> Result<Value> {
     let answer = insist(|| client.post(collection, object))?;
     match answer.status {
         201 => Ok(answer.body),
@@ -133,7 +137,7 @@ fn create_surely(client: &Client, collection: &str, object: &Value) -> Result<Va
 
 /// Asks again when no answer came: a busy machine makes the server slower than its clients' patience, and ten thousand
 /// objects are not to be made in vain for that.
-fn insist(mut ask: impl FnMut() -> Result<Answer>) -> Result<Answer> {
+pub(crate) fn insist(mut ask: impl FnMut() -> Result<Answer>) -> Result<Answer> {
     for _ in 1..TRIES_MAX {
         if let Ok(answer) = ask() {
             return Ok(answer);

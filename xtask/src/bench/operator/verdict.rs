@@ -1,7 +1,7 @@
 //! What the operator has to show, line by line: holds or not, with the number and the ratio to what is asked.
 
 use super::row::{Measured, Row};
-use super::scenes::{EMPTIED, MIXED, MIXED_EARLY, SPREAD, START, TO_RUNNING};
+use super::scenes::{EMBEDDED, EMPTIED, MIXED, MIXED_EARLY, SPREAD, START, TO_RUNNING};
 use crate::bench::verdict::Verdict;
 
 /// One line: a row's number, and the most that it may be.
@@ -21,7 +21,7 @@ enum Max {
 }
 
 #[rustfmt::skip]
-const LINES: [Line; 14] = [
+const LINES: [Line; 15] = [
     Line { row: MIXED, claim: "at most 0.7 of the peer's time", of: |m| m.seconds, max: Max::OfPeer(0.7) },
     Line { row: MIXED, claim: "at most $78/h", of: |m| m.dollars_per_hour, max: Max::Is(78.0) },
     Line { row: MIXED, claim: "no second wave of nodes", of: |m| m.waves as f64, max: Max::Is(1.0) },
@@ -36,6 +36,7 @@ const LINES: [Line; 14] = [
     Line { row: EMPTIED, claim: "at most half of the peer's time", of: |m| m.seconds, max: Max::OfPeer(0.5) },
     Line { row: START, claim: "first decision in under 1 s", of: |m| m.seconds, max: Max::Below(1.0) },
     Line { row: START, claim: "under 150 MB", of: |m| m.peak_mb, max: Max::Below(150.0) },
+    Line { row: EMBEDDED, claim: "under 700 MB", of: |m| m.peak_mb, max: Max::Below(700.0) },
 ];
 
 pub(crate) fn judge(rows: &[Row]) -> Vec<Verdict> {
