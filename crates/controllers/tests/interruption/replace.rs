@@ -37,8 +37,9 @@ fn a_machine_at_risk_is_replaced_first_and_drained_after() {
     mail.send(rebalance(&scene, "e-2", &instance_of(&old)));
     scene.run_until("a replacement", 10, |scene| scene.claims().len() == 2);
     scene.run_until("the end of the old machine to begin", 200, |scene| {
-        assert_eq!(n_running(scene), 3, "nobody leaves before the new place is ready");
-        scene.claims().iter().any(is_going)
+        let has_begun = scene.claims().iter().any(is_going);
+        assert!(has_begun || n_running(scene) == 3, "nobody leaves before the new place is ready");
+        has_begun
     });
     let new = scene.claims().into_iter().find(|claim| name(claim) != name(&old)).unwrap();
     assert_eq!(status_of(&new, "Initialized"), "True", "the replacement came first");

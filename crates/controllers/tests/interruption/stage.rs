@@ -294,7 +294,7 @@ pub(crate) fn populate(scene: &mut Rehearsal, n_pods: usize, change: impl FnOnce
                 "requirements": [
                     {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]},
                     {"key": "karpenter.k8s.aws/instance-category", "operator": "In", "values": ["m", "c"]},
-                    {"key": "karpenter.k8s.aws/instance-cpu", "operator": "Lt", "values": ["9"]},
+                    {"key": "karpenter.k8s.aws/instance-cpu", "operator": "In", "values": ["4"]},
                 ],
                 "expireAfter": "Never",
             }},
