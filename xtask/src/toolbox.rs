@@ -32,6 +32,11 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
+/// Where cargo puts what it builds.
+pub(crate) fn target_folder() -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), |given| workspace().join(given))
+}
+
 /// A tool of the Rust world that is not part of the toolchain.
 pub(crate) struct Tool {
     /// The name of its package, which is the name of its binary too.
