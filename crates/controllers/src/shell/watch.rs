@@ -302,7 +302,7 @@ impl Follower {
                     serde_json::from_str(event.object.get()).map_err(|error| unreadable("watch", &error))?;
                 if thread.is_beginning {
                     // A server that sends other bookmarks first has not understood where to begin.
-                    if !stub.metadata.annotations.is_some_and(|annotations| annotations.is_end == "true") {
+                    if stub.metadata.annotations.is_none_or(|annotations| annotations.is_end != "true") {
                         return Err(Break::NeedsList);
                     }
                     thread.is_beginning = false;
