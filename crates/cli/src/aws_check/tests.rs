@@ -3,7 +3,7 @@ use super::report::{Finding, Report, Verdict};
 use kerf_cloud::clock::{Clock, Wait};
 use kerf_cloud_aws::settings::Settings;
 use kerf_cloud_aws::wire::scripted::Scripted;
-use kerf_cloud_aws::wire::{EksCluster, Failure, Image, SecurityGroup, Subnet, Tags};
+use kerf_cloud_aws::wire::{EksCluster, Failure, Image, SecurityGroup, Subnet, Tags, TypeInZone};
 use kerf_model::UnixMillis;
 use serde_json::{Value, json};
 use std::future::Future;
@@ -53,6 +53,11 @@ fn account() -> Scripted {
         service_ipv4_cidr: Some("10.100.0.0/16".to_owned()),
         ..EksCluster::default()
     });
+    let large = kerf_cloud::aws::type_facts("m5.large").unwrap();
+    account.types.push(large.clone());
+    for zone in ["us-west-2a", "us-west-2b"] {
+        account.offerings.push(TypeInZone { instance_type: "m5.large".to_owned(), zone: zone.to_owned() });
+    }
     let discovery = tags(&[("karpenter.sh/discovery", "demo")]);
     for (id, zone) in [("subnet-1", "us-west-2a"), ("subnet-2", "us-west-2b")] {
         account.subnets.push(Subnet {
