@@ -114,7 +114,7 @@ fn amounts(facts: &TypeFacts, case: &Case) -> Vec<(&'static str, i64, i64)> {
     let eviction = match case.eviction_memory {
         None => 100 * MIB,
         Some(Eviction::Bytes(bytes)) => bytes,
-        Some(Eviction::Percent(share)) if share == 100.0 => 0,
+        Some(Eviction::Percent(100.0)) => 0,
         Some(Eviction::Percent(share)) => (memory as f64 / 100.0 * share).ceil() as i64,
     };
     let memory_left = memory - (11 * pods_that_count + 255) * MIB - case.system_reserved_memory.unwrap_or(0) - eviction;

@@ -104,7 +104,7 @@ fn checked(aws: &Scripted, classes: Vec<Value>) -> Report {
     now(check(Arc::new(aws.clone()), settings, classes, Arc::new(Still))).unwrap()
 }
 
-fn of<'a>(report: &'a Report, verdict: Verdict) -> Vec<&'a Finding> {
+fn of(report: &Report, verdict: Verdict) -> Vec<&Finding> {
     report.findings.iter().filter(|finding| finding.verdict == verdict).collect()
 }
 

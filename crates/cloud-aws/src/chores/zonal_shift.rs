@@ -128,7 +128,7 @@ mod tests {
         let shifts = ZonalShifts::default();
         let a = shift("euw1-az1", "APPLIED", 1_000);
         assert_eq!(
-            look(&shifts, &[a.clone()], 0),
+            look(&shifts, std::slice::from_ref(&a), 0),
             (vec!["euw1-az1".into()], vec!["everywhere ZonalShiftActive".into()])
         );
         assert_eq!(look(&shifts, &[a], 10), (vec!["euw1-az1".into()], vec![]));
@@ -149,7 +149,7 @@ mod tests {
         );
         let (a, b) = (shift("euw1-az1", "APPLIED", 500), shift("euw1-az2", "APPLIED", 1_000));
         assert_eq!(look(&shifts, &[a], 1).0, ["euw1-az1"]);
-        assert_eq!(look(&shifts, &[b.clone()], 2).0, ["euw1-az1", "euw1-az2"]);
+        assert_eq!(look(&shifts, std::slice::from_ref(&b), 2).0, ["euw1-az1", "euw1-az2"]);
         assert_eq!(look(&shifts, &[b], 500).0, ["euw1-az2"]);
     }
 }

@@ -81,7 +81,8 @@ mod tests {
     #[test]
     fn each_precondition_has_its_own_answer() {
         assert!(ask(|_| {}).is_ok());
-        let cases: [(&str, fn(&mut Value), &str); 6] = [
+        type Case = (&'static str, fn(&mut Value), &'static str);
+        let cases: [Case; 6] = [
             (
                 "deleted",
                 |class| class["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"),

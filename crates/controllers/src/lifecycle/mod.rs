@@ -88,6 +88,8 @@ struct Memory {
     is_ending: bool,
     /// Whether a person has taken the machine over; None before the cloud was asked.
     is_released: Option<bool>,
+    /// Its Node was let go.
+    is_freed: bool,
     /// It is to be deleted, and why.
     given_up: Option<GiveUp>,
     is_told_of_missing_taint: bool,
@@ -339,6 +341,7 @@ fn heard(doing: Doing, memory: &mut Memory) {
         Doing::AddFinalizer => memory.is_surely_unlaunched = true,
         Doing::Status { launched: true, .. } => memory.launched = None,
         Doing::GiveUp(_) => memory.given_up = None,
+        Doing::FreeNode => memory.is_freed = true,
         _ => {}
     }
 }

@@ -51,6 +51,8 @@ impl Look<'_, '_, '_> {
 
     fn free(&mut self, provider_id: &str) {
         let nodes = self.desk.world.nodes_of(provider_id);
+        // Once is enough: what is written may not have been seen yet.
+        let nodes = if self.memory.is_freed { Vec::new() } else { nodes };
         let bound = nodes.iter().find_map(|node| Some((node.metadata.name.clone()?, freed(node)?)));
         if let Some((node, patch)) = bound {
             self.patch_node(&node, patch, Doing::FreeNode);
@@ -72,7 +74,8 @@ pub(super) fn answered(name: &Text, memory: &mut Memory, answer: Result<CloudAns
             let node = desk.world.node_of_claim(&claim).map(|node| About::of(NODES, &node.metadata));
             for about in [About::of(NODE_CLAIMS, &claim.metadata)].into_iter().chain(node) {
                 let text = "the machine was taken over by a person: it and its Node are kept, and managed no longer";
-                desk.event(Event::normal(about, "Released", text).same_by([name.clone()]));
+                let same = [about.uid.clone()];
+                desk.event(Event::normal(about, "Released", text).same_by(same));
             }
         }
         Ok(_) => memory.is_released = Some(false),
