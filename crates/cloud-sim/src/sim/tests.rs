@@ -463,11 +463,11 @@ fn spot_machines_are_taken_back_two_minutes_after_the_notice() {
 fn a_notice_is_told_to_who_listens_and_again_until_it_is_acknowledged() {
     let stage = stage(|_| {});
     let instance = stage.launch(&stage.order("a")).unwrap();
-    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    let mut listen = || {
+    let context = || std::task::Context::from_waker(std::task::Waker::noop());
+    let listen = || {
         let mut poll = stage.cloud.notices();
         for _ in 0..=20 {
-            if let std::task::Poll::Ready(told) = poll.as_mut().poll(&mut context) {
+            if let std::task::Poll::Ready(told) = poll.as_mut().poll(&mut context()) {
                 return told.unwrap();
             }
             stage.pass(Duration::from_secs(1));
@@ -483,7 +483,7 @@ fn a_notice_is_told_to_who_listens_and_again_until_it_is_acknowledged() {
     assert_eq!(notice.until_ms, Some(notice.happened_ms + 120_000));
     assert_eq!(listen(), told, "twenty seconds later it is told again");
     let mut acknowledged = stage.cloud.acknowledge(vec![notice.receipt.clone()]);
-    assert!(acknowledged.as_mut().poll(&mut context).is_ready());
+    assert!(acknowledged.as_mut().poll(&mut context()).is_ready());
     assert_eq!(listen(), []);
     assert_eq!(stage.cloud.take_notices(), []);
 }
