@@ -219,9 +219,14 @@ fn what_cannot_work_ends_at_once_with_one_message_that_says_what_to_do() {
         file("stranger", &std::fs::read_to_string(&good).unwrap().replace("token: kerf-", "token: nobody-"));
     let unreachable = file("nowhere", &at_closed_port(Path::new(&good)));
     let run = |flags: &[&str]| kerf().arg("run").args(flags).output().unwrap();
+    // All that is wrong with the settings of AWS is told together, line by line.
+    let without_name = run(&["--cloud=aws", "--kubeconfig", &good]);
+    let said = String::from_utf8_lossy(&without_name.stderr);
+    let wanted =
+        if cfg!(feature = "aws") { "--cluster-name (CLUSTER_NAME) is empty" } else { "not built into this binary" };
+    assert!(without_name.status.code() == Some(1) && said.contains(wanted), "{said}");
     for (flags, expected) in [
-        (&["--cloud=aws", "--kubeconfig", &good][..], "not built into this binary"),
-        (&["--cloud=sim", "--kubeconfig", &good], "kerf up"),
+        (&["--cloud=sim", "--kubeconfig", &good][..], "kerf up"),
         (&["--kubeconfig", "/no/such/file"], "cannot use --kubeconfig /no/such/file"),
         (&["--kubeconfig", &file("odd", "{}")], "names no cluster that can be used"),
         (&[], "give --kubeconfig, set KUBECONFIG, or run in a pod"),
