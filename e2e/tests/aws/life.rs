@@ -83,8 +83,7 @@ fn an_interruption_is_over_before_the_machine(stage: &Stage) {
     });
     let took = began.elapsed();
     assert!(took < NOTICE, "{took:?}");
-    let ours = format!("{}/{}", stage.machines().len(), stage.claims().len());
-    assert_eq!(ours, "4/4", "machines and claims");
+    stage.wait_for("four machines and four claims", || stage.machines().len() == 4 && stage.claims().len() == 4);
     stage.wait_for("the queue to be empty", || stage.account.n_messages(&queue).unwrap() == (0, 0));
     let events = stage.list("/api/v1/events");
     assert!(events.iter().any(|event| event["reason"] == "SpotInterrupted"));

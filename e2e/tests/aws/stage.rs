@@ -246,8 +246,9 @@ impl Stage {
     /// `kubectl apply -f -`.
     #[track_caller]
     pub(crate) fn apply(&self, objects: &[Value]) {
-        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
-        self.kubectl(&["apply", "-f", "-"], Some(&list.to_string()));
+        // One document each: for a List kubectl asks for schemas in a form that only a real server serves.
+        let documents: Vec<String> = objects.iter().map(Value::to_string).collect();
+        self.kubectl(&["apply", "-f", "-"], Some(&documents.join("\n---\n")));
     }
 
     #[track_caller]
