@@ -16,7 +16,7 @@ use kerf_e2e::client::Client;
 use kerf_e2e::control_plane::{self, Address, Started, build};
 use kerf_e2e::crds;
 use kerf_e2e::packages::{Installed, Package};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::Test;
 use crate::process::{self, Operator};
