@@ -138,11 +138,19 @@ fn is_told_as_draining(stage: &Stage<'_>, node: &str) -> bool {
 /// Each pod is held by a finalizer while it leaves, so that the turn of the next does not come before we let it.
 fn a_node_is_drained_in_four_tiers(stage: &Stage<'_>) {
     const TIERS: [&str; 4] = ["plain", "daemon", "critical", "critical-daemon"];
-    let critical = |template: &mut Value| template["spec"]["priorityClassName"] = json!("system-cluster-critical");
+    // kwok holds a pod for its finalizer; our kubelets end it in its time, which is then long enough to be seen.
+    let slow = |template: &mut Value| {
+        template["metadata"]["annotations"]["kerf.dev/stops-after"] = json!("8s");
+        template["spec"]["terminationGracePeriodSeconds"] = json!(60);
+    };
+    let critical = |template: &mut Value| {
+        slow(template);
+        template["spec"]["priorityClassName"] = json!("system-cluster-critical");
+    };
     stage.add_pool(|_| {});
-    stage.add_daemon("daemon", "100m", |_| {});
+    stage.add_daemon("daemon", "100m", slow);
     stage.add_daemon("critical-daemon", "100m", critical);
-    stage.add_deployment("plain", 1, |_| {});
+    stage.add_deployment("plain", 1, slow);
     stage.wait_until_running("plain", 1);
     stage.add_deployment("critical", 1, |template| {
         critical(template);
