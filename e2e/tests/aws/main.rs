@@ -76,7 +76,15 @@ fn main() -> ExitCode {
 
 fn trial(counts: &Arc<Counts>, test: Test) -> Trial {
     let counts = Arc::clone(counts);
-    Trial::ignorable_test(test.name, move || match stage::run(&counts, test) {
+    let run_once_more = move |counts: &Counts| match stage::run(counts, test) {
+        // An account, a cluster and an operator on a shared machine: one failure may be bad luck, and is told; two are a defect.
+        Err(first) => {
+            println!("!!! {}: failed, and is repeated:\n{first}", test.name);
+            stage::run(counts, test).inspect(|_| println!("!!! {}: failed once, passed when repeated", test.name))
+        }
+        answer => answer,
+    };
+    Trial::ignorable_test(test.name, move || match run_once_more(&counts) {
         Ok(Some(reason)) => Ok(Completion::ignored_with(reason)),
         Ok(None) => Ok(Completion::Completed),
         Err(message) => Err(Failed::from(message)),
