@@ -41,14 +41,17 @@ pub(crate) fn profile() -> Profile {
 
 fn with_defaults(stage: &Stage<'_>, play: impl FnOnce()) {
     stage.add_pool(|_| {});
-    stage.with_operator(&[("SCHEDULER_CONFIG", CONFIGURATION)], play);
+    // Pods come one by one, and are to be one batch.
+    let batch = [("BATCH_IDLE_DURATION", "2s"), ("BATCH_MAX_DURATION", "10s")];
+    stage.with_operator(&[[("SCHEDULER_CONFIG", CONFIGURATION)].as_slice(), &batch].concat(), play);
 }
 
 /// Pods that nobody owns.
-fn add_pods(stage: &Stage<'_>, app: &str) {
+fn add_pods(stage: &Stage<'_>, app: &str, change: impl Fn(&mut Value)) {
     for index in 1..=PODS {
         let mut spec = stage.pod_spec("1");
         spec["schedulerName"] = json!(SCHEDULER);
+        change(&mut spec);
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": format!("{app}-{index}"), "labels": {"app": app}}, "spec": spec,
@@ -96,29 +99,35 @@ fn pods_that_a_service_selects_are_spread_by_default(stage: &Stage<'_>) {
             "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]},
         });
         stage.create(&stage.at("v1", "services"), &service);
-        add_pods(stage, "web");
+        add_pods(stage, "web", |_| {});
         expect_small(&expect_spread(stage, "web"));
     });
 }
 
 fn pods_that_nothing_selects_are_not_spread(stage: &Stage<'_>) {
     with_defaults(stage, || {
-        add_pods(stage, "lone");
+        // Of smaller machines, two would be cheaper than one that has room for all.
+        add_pods(stage, "lone", |spec| spec["nodeSelector"]["karpenter.kwok.sh/instance-cpu"] = json!("8"));
         assert_eq!(nodes_of(stage, "lone").len(), 1);
     });
 }
 
 fn pods_with_constraints_of_their_own_keep_to_them_beside_others(stage: &Stage<'_>) {
     with_defaults(stage, || {
-        // Those with a constraint of their own are selected too, and still keep to their own.
-        stage.add_deployment("own", PODS, |template| {
+        // Those with a constraint of their own are selected too, and still keep to their own. The sizes keep the two from taking each other's
+        // places, in which the scheduler is free.
+        let sized = |template: &mut Value, cpu: &str| {
             template["spec"]["schedulerName"] = json!(SCHEDULER);
+            template["spec"]["nodeSelector"]["karpenter.kwok.sh/instance-cpu"] = json!(cpu);
+        };
+        stage.add_deployment("own", PODS, |template| {
+            sized(template, "8");
             template["spec"]["topologySpreadConstraints"] = json!([{
                 "maxSkew": PODS, "topologyKey": KEYS[0], "whenUnsatisfiable": "ScheduleAnyway",
                 "labelSelector": {"matchLabels": {"app": "own"}},
             }]);
         });
-        stage.add_deployment("web", PODS, |template| template["spec"]["schedulerName"] = json!(SCHEDULER));
+        stage.add_deployment("web", PODS, |template| sized(template, "2"));
         expect_spread(stage, "web");
         assert_eq!(nodes_of(stage, "own").len(), 1, "they pack, as nothing forbids it");
     });
