@@ -103,7 +103,7 @@ impl Catalogue {
     }
 }
 
-/// A type as the file has it: what [`type_line`] reads. For those who renew the file.
+/// A type as the file has it: what `type_line` reads. For those who renew the file.
 pub fn line_of(facts: &TypeFacts) -> String {
     let columns: [String; 20] = [
         facts.name.to_string(),
