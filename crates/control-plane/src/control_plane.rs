@@ -207,9 +207,7 @@ impl ControlPlane {
                 let round = drive.round(&mut state);
                 let wait = match round {
                     Round::Again => {
-                        // Others want the lock too.
-                        drop((state, drive));
-                        std::thread::yield_now();
+                        // Requests that wait are answered before the next round.
                         continue;
                     }
                     Round::Until(then) => {

@@ -15,6 +15,9 @@ pub struct Server {
 }
 
 struct Shared {
+    /// Held while one waits for the state. Whoever has just let go of the state comes behind those who wait: without it, the loop that
+    /// drives the controllers would take the state again and again, and requests would starve.
+    turn: Mutex<()>,
     state: Mutex<State>,
     bell: Condvar,
 }
@@ -25,7 +28,7 @@ impl Server {
     pub fn new(clock: Clock, seed: u64) -> Self {
         let mut state = State::new(clock, seed);
         namespaces::boot(&mut state);
-        Self { shared: Arc::new(Shared { state: Mutex::new(state), bell: Condvar::new() }) }
+        Self { shared: Arc::new(Shared { turn: Mutex::new(()), state: Mutex::new(state), bell: Condvar::new() }) }
     }
 
     /// Answers one request.
@@ -42,6 +45,7 @@ impl Server {
 
     /// The state itself. A panic of another thread does not make it unusable: every write is whole or not there.
     pub fn lock(&self) -> MutexGuard<'_, State> {
+        let _turn = self.shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

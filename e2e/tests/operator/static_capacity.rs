@@ -119,7 +119,11 @@ fn scaling_down_takes_the_empty_nodes_and_spares_the_one_that_is_held(stage: &St
 fn scaling_down_evicts_pods_with_grace(stage: &Stage<'_>) {
     static_pool(stage, 3, |_| {});
     wait_until_ready(stage, 3);
-    add_apart(stage, "inflate", 2, |_| {});
+    // Slow to stop, each cluster in its way: its kubelets take time, and a finalizer holds what kwok would end at once.
+    add_apart(stage, "inflate", 2, |template| {
+        template["metadata"]["annotations"] = json!({"kerf.dev/stops-after": "15s"});
+        template["spec"]["terminationGracePeriodSeconds"] = json!(30);
+    });
     let pods: Vec<String> = stage.pods("inflate").iter().map(|pod| stage.object("v1", "pods", &name(pod))).collect();
     for pod in &pods {
         stage.patch(pod, &json!({"metadata": {"finalizers": ["kerf.test/slow"]}}));
