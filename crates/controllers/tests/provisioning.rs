@@ -175,6 +175,23 @@ fn pods_with_a_hostname_spread_use_what_is_on_its_way_before_more_is_bought() {
 }
 
 #[test]
+fn nodes_that_somebody_spoils_are_followed_more_and_more_slowly() {
+    let mut scene = cluster(Setup::default(), |_| {});
+    scene.create_value(&inflate("inflate", 1, |_| {}));
+    for _ in 0..90 {
+        scene.run_for(1);
+        let is_spoiled = |node: &Value| node["spec"]["taints"].to_string().contains("rogue");
+        for node in scene.nodes().iter().filter(|node| !is_spoiled(node)) {
+            let mut taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+            taints.push(json!({"key": "rogue", "effect": "NoExecute"}));
+            scene.patch(&format!("/api/v1/nodes/{}", name(node)), &json!({"spec": {"taints": taints}}));
+        }
+    }
+    let n_nodes = scene.nodes().len();
+    assert!((4..=12).contains(&n_nodes), "{n_nodes} nodes for one pod in a minute and a half");
+}
+
+#[test]
 fn a_pool_that_cannot_be_used_does_not_stop_the_others() {
     let mut scene = cluster(Setup::default(), |_| {});
     let mut orphan = pool("orphan");

@@ -1,11 +1,12 @@
 //! From a plan to claims: what of it still makes sense, and how it is written.
 
-use super::{Pending, Provisioning};
+use super::{Pending, Provisioning, patience};
 use crate::claims::{self, Wish};
 use crate::desk::Desk;
 use crate::errand::ApiCall;
 use crate::events::{About, Event};
 use crate::metrics::families;
+use crate::queue::earlier;
 use crate::resource::NODE_CLAIMS;
 use crate::write;
 use k8s_openapi::api::core::v1::Node;
@@ -14,12 +15,12 @@ use kerf_api::{NodeClaim, NodePool, taints};
 use kerf_model::{
     InstanceType, Launch, LaunchOption, Placement, Plan, PodId, Resources, Snapshot, Step, Text, UnixMillis, resources,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// While pods of a backlog are being bound, what will be left over is not known: kube-scheduler places them as it likes. So long
 /// after the last binding it is.
-pub(super) const SETTLE_MS: i64 = 2_000;
+const SETTLE_MS: i64 = 2_000;
 /// Of what a node offers, in tenths: one that is as full as this gains nothing by waiting for company.
 const FULL_TENTHS: i64 = 9;
 
@@ -27,11 +28,12 @@ const FULL_TENTHS: i64 = 9;
 pub(super) struct Steps<'a> {
     pub(super) placed: Vec<&'a Placement>,
     pub(super) launches: Vec<&'a Launch>,
-    /// Something was left for later: look again soon.
-    pub(super) holds_back: bool,
+    /// Something was left for later: look again then.
+    pub(super) again_at: Option<UnixMillis>,
 }
 
-/// Leaves out what nobody needs any more, what company may still improve, and what kube-scheduler may make needless.
+/// Leaves out what nobody needs any more, what company may still improve, what kube-scheduler may make needless,
+/// and what would only be spoiled again.
 pub(super) fn sort_out<'a>(
     provisioning: &Provisioning,
     desk: &Desk<'_>,
@@ -44,14 +46,23 @@ pub(super) fn sort_out<'a>(
         None => snapshot.pods.binary_search_by(|pod| pod.id.cmp(id)).is_ok_and(|at| snapshot.pods[at].is_virtual),
     };
     let second_wave = is_second_wave(provisioning, desk, snapshot, plan);
-    let mut steps = Steps { placed: Vec::new(), launches: Vec::new(), holds_back: false };
+    let mut patience: BTreeMap<&Text, Option<UnixMillis>> = BTreeMap::new();
+    let mut steps = Steps { placed: Vec::new(), launches: Vec::new(), again_at: None };
     for step in &plan.steps {
         match step {
             Step::Place(placement) => steps.placed.push(placement),
             Step::Launch(launch) if !launch.for_pods.iter().any(is_wanted) => {}
-            Step::Launch(_) if second_wave => steps.holds_back = true,
+            Step::Launch(_) if second_wave => {
+                steps.again_at = earlier(steps.again_at, Some(UnixMillis(desk.now.0 + SETTLE_MS)));
+            }
             Step::Launch(launch) if pending.is_interim && !goes_ahead(launch, snapshot) => {}
-            Step::Launch(launch) => steps.launches.push(launch),
+            Step::Launch(launch) => {
+                let pool = &launch.pool.0;
+                match *patience.entry(pool).or_insert_with(|| patience::waits_until(desk, pool)) {
+                    Some(until) => steps.again_at = earlier(steps.again_at, Some(until)),
+                    None => steps.launches.push(launch),
+                }
+            }
         }
     }
     steps

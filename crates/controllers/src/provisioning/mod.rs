@@ -9,6 +9,7 @@
 //! are never crossed, and nothing is bought twice.
 
 mod apply;
+mod patience;
 mod window;
 
 use crate::desk::Desk;
@@ -272,8 +273,8 @@ impl Provisioning {
             apply::promise(desk, &launch.claim.0, &launch.for_pods, &snapshot);
             desk.call(&launch.claim.0, call);
         }
-        if steps.holds_back {
-            self.window.again_at(UnixMillis(desk.now.0 + apply::SETTLE_MS));
+        if let Some(then) = steps.again_at {
+            self.window.again_at(then);
         }
         let (at, revision, is_interim) = (desk.now, snapshot.revision, pending.is_interim);
         desk.record.keep(Decision { at, revision, plan, report, is_interim });
