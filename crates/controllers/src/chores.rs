@@ -169,7 +169,9 @@ impl Chores {
                         let name = metadata.name.unwrap_or_default();
                         // The next look at the cloud tells of it again if this fails.
                         let key: Text = format!("{END_NODE}{name}").into();
-                        desk.call(&key, write::delete(NODES, "", &name, metadata.uid.as_deref()));
+                        if !desk.is_busy(&key) {
+                            desk.call(&key, write::delete(NODES, "", &name, metadata.uid.as_deref()));
+                        }
                     }
                 }
                 ChoreAsk::TellPool { pool, is_warning, reason, message } => {
