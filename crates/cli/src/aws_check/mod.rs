@@ -65,7 +65,7 @@ Examples:
 #[command(after_help = CHECK_HELP)]
 pub(crate) struct CheckArguments {
     /// EC2NodeClasses to resolve: a file or folder, or "-"; other kinds are passed over. Without it one that selects by the tag
-    /// karpenter.sh/discovery=<cluster name>.
+    /// karpenter.sh/discovery=NAME.
     #[arg(short = 'f', long = "filename", value_name = "FILE|DIR|-")]
     pub(crate) files: Vec<PathBuf>,
 
