@@ -44,6 +44,7 @@ use profiles::{NoProfile, Profiles};
 use reservations::Reservations;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use validation::Verdicts;
@@ -82,6 +83,7 @@ pub struct Classes {
     images: Memory<(Edition, String), images::Found>,
     parameters: Parameters,
     profiles: Profiles,
+    has_listed_profiles: AtomicBool,
     reservations: Reservations,
     placements: Placements,
     verdicts: Verdicts,
@@ -129,6 +131,7 @@ impl Classes {
             cluster: Cluster::default(),
             parameters: Parameters::default(),
             profiles: Profiles::default(),
+            has_listed_profiles: AtomicBool::new(false),
             reservations: Reservations::default(),
             placements: Placements::default(),
             verdicts: Verdicts::default(),
@@ -188,6 +191,19 @@ impl Classes {
                 Ok(Vec::new())
             }
             Err(failure) => Err(failure),
+        }
+    }
+
+    /// Profiles are collected every half hour; that they cannot be is told from the beginning.
+    async fn may_list_profiles(&self, wire: &dyn Aws, now: UnixMillis) {
+        if self.settings.is_isolated_vpc || self.has_listed_profiles.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        if let Err(failure) = wire.list_instance_profiles(profiles::path_prefix(&self.settings)).await
+            && !self.is_without(Optional::ListInstanceProfiles, &failure, now)
+        {
+            // The collection will tell if it does not pass.
+            self.has_listed_profiles.store(false, Ordering::Relaxed);
         }
     }
 
@@ -416,7 +432,10 @@ impl Classes {
             Ok(profile) => {
                 set(draft, |status| status.instance_profile = Some(profile));
                 let words = match draft.class.spec.role {
-                    Some(_) => self.off_in_words(&[Optional::ListInstanceProfiles]),
+                    Some(_) => {
+                        self.may_list_profiles(wire, now).await;
+                        self.off_in_words(&[Optional::ListInstanceProfiles])
+                    }
                     None => String::new(),
                 };
                 draft.find(Finding::holds(conditions::INSTANCE_PROFILE, words), FIVE_MINUTES);
@@ -495,7 +514,17 @@ impl Classes {
     }
 
     fn off_in_words(&self, calls: &[Optional]) -> String {
-        let off = self.optional.list().into_iter().filter(|off| calls.contains(&off.call));
+        self.off_where(|call| calls.contains(&call))
+    }
+
+    /// What is off and belongs to no condition of its own: prices, instance status, tags of spot requests and the like.
+    fn off_elsewhere_in_words(&self) -> String {
+        let told = [Optional::DescribeCapacityReservations, Optional::ListInstanceProfiles];
+        self.off_where(|call| !told.contains(&call))
+    }
+
+    fn off_where(&self, is_meant: impl Fn(Optional) -> bool) -> String {
+        let off = self.optional.list().into_iter().filter(|off| is_meant(off.call));
         off.map(|off| off.message).collect::<Vec<_>>().join("; ")
     }
 

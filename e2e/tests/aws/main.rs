@@ -44,11 +44,8 @@ pub(crate) struct Test {
     pub(crate) body: fn(&mut Stage),
 }
 
-/// Proved: what every run asks.
-const PROVED: &[&[Test]] = &[life::TESTS];
-
-/// Written, and not yet seen to pass on the embedded stage. They run when `KERF_AWS_UNPROVED` is set, and are counted aloud when not.
-const UNPROVED: &[&[Test]] = &[interruption::TESTS, policies::TESTS, stock::TESTS];
+/// Those that take longest go first.
+const TESTS: &[&[Test]] = &[life::TESTS, interruption::TESTS, policies::TESTS, stock::TESTS];
 
 fn main() -> ExitCode {
     // `cargo xtask bench aws` asks for numbers instead.
@@ -59,14 +56,7 @@ fn main() -> ExitCode {
     arguments.test_threads.get_or_insert(TESTS_AT_ONCE);
     stage::keep_panics();
     let counts = Arc::new(Counts::default());
-    let wants_all = std::env::var_os("KERF_AWS_UNPROVED").is_some();
-    let unproved = UNPROVED.iter().copied().flatten();
-    if !wants_all {
-        let names: Vec<&str> = unproved.clone().map(|test| test.name).collect();
-        println!("left out, as they have not passed yet (set KERF_AWS_UNPROVED to run them): {}", names.join(", "));
-    }
-    let tests = PROVED.iter().copied().flatten().chain(unproved.filter(|_| wants_all));
-    let trials = tests.map(|test| trial(&counts, *test)).collect();
+    let trials = TESTS.iter().copied().flatten().map(|test| trial(&counts, *test)).collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
     if !arguments.list {
         println!("{}", counts.summary());

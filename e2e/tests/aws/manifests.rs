@@ -36,7 +36,7 @@ pub(crate) fn node_pool(name: &str, capacity_types: &[&str]) -> Value {
     })
 }
 
-/// Pods of one CPU on a pool's nodes. `apart` puts each on a node of its own.
+/// Pods of one CPU on a pool's nodes. `apart` puts each on a node of its own, also away from other deployments that want it.
 pub(crate) fn deployment(name: &str, pool: &str, replicas: usize, apart: bool) -> Value {
     let mut spec = json!({
         "terminationGracePeriodSeconds": 0,
@@ -48,14 +48,14 @@ pub(crate) fn deployment(name: &str, pool: &str, replicas: usize, apart: bool) -
     });
     if apart {
         spec["affinity"] = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{
-            "labelSelector": {"matchLabels": {"app": name}}, "topologyKey": "kubernetes.io/hostname",
+            "labelSelector": {"matchLabels": {"apart": "yes"}}, "topologyKey": "kubernetes.io/hostname",
         }]}});
     }
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "default"},
         "spec": {
             "replicas": replicas, "selector": {"matchLabels": {"app": name}},
-            "template": {"metadata": {"labels": {"app": name}}, "spec": spec},
+            "template": {"metadata": {"labels": {"app": name, "apart": if apart { "yes" } else { "no" }}}, "spec": spec},
         },
     })
 }

@@ -8,15 +8,10 @@ use crate::wire::{Aws, Failure, Filter, InstanceStatus};
 use kerf_cloud::{ChoreAsk, ChoreReport, InUse, Sample};
 use kerf_model::{Text, UnixMillis};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
-const NAME: &str = "interruption.instancestatus";
 /// How long a check must have failed before it is believed.
 const IMPAIRED_MS: i64 = 120_000;
-/// Who may not ask is asked again this late: somebody may have changed the role meanwhile.
-const DENIED: Duration = Duration::from_secs(3_600);
 const EVENTS: [&str; 5] =
     ["instance-reboot", "system-reboot", "system-maintenance", "instance-retirement", "instance-stop"];
 const FAMILY: &str = "karpenter_interruption_instance_status_unhealthy_total";
@@ -42,25 +37,11 @@ impl Category {
 #[derive(Debug, Default)]
 pub struct StatusChecks {
     counted: Mutex<BTreeSet<(String, Category)>>,
-    was_denied: AtomicBool,
 }
 
 impl StatusChecks {
     pub async fn run(&self, wire: &dyn Aws, in_use: &InUse, now: UnixMillis) -> Result<ChoreReport, Failure> {
-        let statuses = match ask(wire).await {
-            Ok(statuses) => statuses,
-            Err(failure) if failure.is_denied() => {
-                if !self.was_denied.swap(true, Ordering::Relaxed) {
-                    tracing::error!(
-                        controller = NAME, error = %failure,
-                        "instance status is not looked at: allow ec2:DescribeInstanceStatus to the operator's role"
-                    );
-                }
-                return Ok(ChoreReport { again_after: Some(DENIED), ..ChoreReport::default() });
-            }
-            Err(failure) => return Err(failure),
-        };
-        self.was_denied.store(false, Ordering::Relaxed);
+        let statuses = ask(wire).await?;
         Ok(self.judge(&statuses, in_use, now))
     }
 
@@ -205,18 +186,16 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_ask_rests() {
+    fn a_failure_is_told_to_who_asked() {
         let (aws, checks) = (Scripted::default(), StatusChecks::default());
-        aws.fail_always(Failure::new("ec2:DescribeInstanceStatus", "UnauthorizedOperation", "no"));
-        for _ in 0..2 {
-            let report = run(&checks, &aws);
-            assert_eq!((report.again_after, report.asks.len()), (Some(DENIED), 0));
-        }
-        assert!(checks.was_denied.load(Ordering::Relaxed));
-        aws.account().always.clear();
-        assert_eq!(run(&checks, &aws).again_after, None);
-        aws.fail_next(Failure::new("ec2:DescribeInstanceStatus", "InternalError", "oh"));
         let nothing = in_use(Vec::new(), Vec::new(), json!({}));
-        assert!(now(checks.run(&aws, &nothing, NOW)).is_err(), "other failures are tried again");
+        for code in ["UnauthorizedOperation", "InternalError"] {
+            aws.fail_next(Failure::new("ec2:DescribeInstanceStatus", code, "no"));
+            assert_eq!(
+                now(checks.run(&aws, &nothing, NOW)).map_err(|failure| failure.code).err().as_deref(),
+                Some(code)
+            );
+        }
+        assert!(now(checks.run(&aws, &nothing, NOW)).is_ok());
     }
 }

@@ -255,7 +255,7 @@ pub(super) fn profile_name(settings: &Settings, class: &str, unique: &str) -> St
     format!("{}_{hash}", settings.cluster_name)
 }
 
-fn path_prefix(settings: &Settings) -> String {
+pub(super) fn path_prefix(settings: &Settings) -> String {
     format!("/karpenter/{}/{}/", settings.region, settings.cluster_name)
 }
 

@@ -92,7 +92,7 @@ impl Classes {
             }
         };
         match outcome {
-            Ok(()) => draft.find(Finding::holds(kind, ""), AGAIN_AFTER),
+            Ok(()) => draft.find(Finding::holds(kind, self.off_elsewhere_in_words()), AGAIN_AFTER),
             Err(Stop::Failed { reason, message }) => draft.find(Finding::fails(kind, reason, message), REFUSED_FOR),
             Err(Stop::ForNow { reason, message }) => draft.find(Finding::fails(kind, reason, message), SOON),
             Err(Stop::Trouble(message)) => {

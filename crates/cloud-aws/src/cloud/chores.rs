@@ -82,7 +82,9 @@ impl Inner {
             RESERVED => reservations::capacity_types(wire, in_use).await,
             EXPIRING => Ok(reservations::expirations(in_use, now)),
             FIGURES => Ok(self.figures(in_use)),
-            STATUS => self.checks.run(wire, in_use, now).await,
+            STATUS => self.checks.run(wire, in_use, now).await.inspect(|_| {
+                self.optional.passed(Optional::DescribeInstanceStatus);
+            }),
             PROFILES => self.classes.collect_profiles(wire, in_use).await.map(|_| ChoreReport::default()),
             TEMPLATES => self.sweep_templates().await,
             ZONAL_SHIFT => self.follow_shifts(in_use).await,
@@ -107,9 +109,10 @@ impl Inner {
         let on_demand = self.supply.refresh_on_demand(&*self.wire).await;
         let spot = self.supply.refresh_spot(&*self.wire).await;
         let mut report = ChoreReport::default();
-        for answer in [on_demand, spot] {
-            if let Err(failure) = answer {
-                report = self.without(&failure)?;
+        for (answer, call) in [(on_demand, Optional::GetProducts), (spot, Optional::DescribeSpotPriceHistory)] {
+            match answer {
+                Ok(_) => self.optional.passed(call),
+                Err(failure) => report = self.without(&failure)?,
             }
         }
         Ok(report)
