@@ -59,8 +59,8 @@ use verdict::Filter;
 const NAME: &str = "default-scheduler";
 /// How long a pod's volumes may take to be bound before its node is given up.
 const BIND_WITHIN: SignedDuration = SignedDuration::from_mins(10);
-/// Attempts in one go. Others who use the same loop get their turn in between.
-const ATTEMPTS_MAX: usize = 500;
+/// Attempts in one go. Requests, and others who use the same loop, get their turn in between.
+const ATTEMPTS_MAX: usize = 25;
 
 /// The scheduler as a part of the cluster.
 #[derive(Debug, Default)]
