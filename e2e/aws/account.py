@@ -34,6 +34,8 @@ class Account:
             self.image_generation = 1
             self.deprecated: dict[str, str] = {}
             self.priced = True
+            # Client token -> what the fleet of that token got: EC2 answers a repeated request without launching again.
+            self.fleets: dict[str, dict] = {}
             self.requests: deque = deque(maxlen=200_000)
 
     def read_prices(self, path: str) -> None:

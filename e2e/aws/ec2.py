@@ -243,6 +243,9 @@ def create_fleet(self):
         if self._get_param("DryRun", False):
             check_profile(template)
     self.error_on_dryrun()
+    token = self._get_param("ClientToken")
+    if token in ACCOUNT.fleets:
+        return Result(ACCOUNT.fleets[token])
     tags = tag_specifications(self._get_param("TagSpecifications", []))
     strategy = (self._get_param("SpotOptions", {}) if kind == "spot" else self._get_param("OnDemandOptions", {})).get(
         "AllocationStrategy", ""
@@ -272,7 +275,10 @@ def create_fleet(self):
                     "InstanceType": pool.type,
                 }
             )
-    return Result({"FleetId": fleet_id, "Instances": instances, "Errors": errors})
+    answer = {"FleetId": fleet_id, "Instances": instances, "Errors": errors}
+    if token:
+        ACCOUNT.fleets[token] = answer
+    return Result(answer)
 
 
 def trouble(response, pool: Pool, tags: dict):

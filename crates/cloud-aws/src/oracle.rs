@@ -4,12 +4,16 @@
 //! It shares no arithmetic with `kerf_cloud::aws`, only the facts that EC2 gives. Where both are wrong in the same way, the pages of
 //! AWS are the next judge: some of their figures stand in the tests of `kerf_cloud::aws`.
 
+use kerf_api::Ec2NodeClass;
 use kerf_cloud::aws::TypeFacts;
 use kerf_model::InstanceType;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 const MIB: i64 = 1 << 20;
 const GIB: i64 = 1 << 30;
+/// Where the subnet of a class is.
+pub const ZONE: &str = "us-west-2a";
 
 /// A class in the few words that the formulas need. Amounts in bytes and millicores.
 #[derive(Debug, Clone)]
@@ -56,6 +60,61 @@ impl Case {
             n_efa_only: None,
         }
     }
+}
+
+/// A class of the family with these fields of its `spec`, and a subnet in [`ZONE`].
+///
+/// # Panics
+///
+/// When the fields are none that a class has.
+pub fn class(family: &str, spec: &Value) -> Ec2NodeClass {
+    let mut class = json!({"metadata": {"name": "default"}, "spec": {"amiFamily": family, "amiSelectorTerms": [{"id": "ami-1"}]},
+        "status": {"subnets": [{"id": "subnet-1", "zone": ZONE, "zoneID": "usw2-az1"}]}});
+    for (key, value) in spec.as_object().expect("fields of a class") {
+        class["spec"][key] = value.clone();
+    }
+    serde_json::from_value(class).expect("fields of a class")
+}
+
+/// Classes as they are written, and the same in the oracle's words.
+pub fn cases(family: &'static str, region: &'static str) -> Vec<(Value, Case)> {
+    let case = Case::of(family, region);
+    let device = match family {
+        "Bottlerocket" => "/dev/xvdb",
+        "Windows2019" | "Windows2022" | "Windows2025" => "/dev/sda1",
+        _ => "/dev/xvda",
+    };
+    vec![
+        (json!({}), case.clone()),
+        (json!({"kubelet": {"maxPods": 110}}), Case { max_pods: Some(110), ..case.clone() }),
+        (json!({"kubelet": {"podsPerCore": 5}}), Case { pods_per_core: Some(5), ..case.clone() }),
+        (
+            json!({"kubelet": {
+                "kubeReserved": {"cpu": "123m"}, "systemReserved": {"memory": "200Mi"}, "evictionHard": {"memory.available": "7.5%"}}}),
+            Case {
+                kube_reserved_cpu_milli: Some(123),
+                system_reserved_memory: Some(200 << 20),
+                eviction_memory: Some(Eviction::Percent(7.5)),
+                ..case.clone()
+            },
+        ),
+        (
+            json!({"kubelet": {"evictionHard": {"memory.available": "100%"}, "evictionSoft": {"memory.available": "1Gi"}},
+                   "instanceStorePolicy": "RAID0"}),
+            Case { eviction_memory: Some(Eviction::Percent(100.0)), has_raid0: true, ..case.clone() },
+        ),
+        (
+            json!({"kubelet": {"evictionHard": {"memory.available": "1Gi"}},
+                   "blockDeviceMappings": [{"deviceName": device, "ebs": {"volumeSize": "123Gi"}}]}),
+            Case { eviction_memory: Some(Eviction::Bytes(1 << 30)), volume: Some(123 << 30), ..case.clone() },
+        ),
+        (
+            json!({"networkInterfaces": [
+                {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"},
+                {"networkCardIndex": 0, "deviceIndex": 1, "interfaceType": "efa-only"}]}),
+            Case { n_efa_only: Some(1), ..case },
+        ),
+    ]
 }
 
 /// Where a type is not as the formulas have it, in words; empty when it is.

@@ -2,21 +2,19 @@
 //! contract's formulas have it.
 #![expect(clippy::unwrap_used, reason = "a test whose world does not stand should fail at once")]
 
-use kerf_api::Ec2NodeClass;
 use kerf_cloud::aws::{AmiFamily, TypeFacts, offers, regions};
 use kerf_cloud_aws::by_hand::{HandClock, finish};
-use kerf_cloud_aws::oracle::{Case, Eviction, differences};
+use kerf_cloud_aws::oracle::{Case, ZONE, cases, class, differences};
 use kerf_cloud_aws::settings::Settings;
 use kerf_cloud_aws::supply::Supply;
 use kerf_cloud_aws::wire::TypeInZone;
 use kerf_cloud_aws::wire::scripted::Scripted;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 const REGION: &str = "us-west-2";
-const ZONE: &str = "us-west-2a";
 
 /// Every type that some region sells.
 fn all_types() -> Vec<TypeFacts> {
@@ -35,56 +33,6 @@ fn supply(types: &[TypeFacts], settings: Settings, clock: &HandClock) -> Supply 
     supply
 }
 
-fn class(family: &str, spec: &Value) -> Ec2NodeClass {
-    let mut class = json!({"metadata": {"name": "default"}, "spec": {"amiFamily": family, "amiSelectorTerms": [{"id": "ami-1"}]},
-        "status": {"subnets": [{"id": "subnet-1", "zone": ZONE, "zoneID": "usw2-az1"}]}});
-    for (key, value) in spec.as_object().unwrap() {
-        class["spec"][key] = value.clone();
-    }
-    serde_json::from_value(class).unwrap()
-}
-
-/// A class as it is written, and the same in the oracle's words.
-fn cases(family: &'static str) -> Vec<(Value, Case)> {
-    let case = Case::of(family, REGION);
-    let device = match family {
-        "Bottlerocket" => "/dev/xvdb",
-        "Windows2019" | "Windows2022" | "Windows2025" => "/dev/sda1",
-        _ => "/dev/xvda",
-    };
-    vec![
-        (json!({}), case.clone()),
-        (json!({"kubelet": {"maxPods": 110}}), Case { max_pods: Some(110), ..case.clone() }),
-        (json!({"kubelet": {"podsPerCore": 5}}), Case { pods_per_core: Some(5), ..case.clone() }),
-        (
-            json!({"kubelet": {
-                "kubeReserved": {"cpu": "123m"}, "systemReserved": {"memory": "200Mi"}, "evictionHard": {"memory.available": "7.5%"}}}),
-            Case {
-                kube_reserved_cpu_milli: Some(123),
-                system_reserved_memory: Some(200 << 20),
-                eviction_memory: Some(Eviction::Percent(7.5)),
-                ..case.clone()
-            },
-        ),
-        (
-            json!({"kubelet": {"evictionHard": {"memory.available": "100%"}, "evictionSoft": {"memory.available": "1Gi"}},
-                   "instanceStorePolicy": "RAID0"}),
-            Case { eviction_memory: Some(Eviction::Percent(100.0)), has_raid0: true, ..case.clone() },
-        ),
-        (
-            json!({"kubelet": {"evictionHard": {"memory.available": "1Gi"}},
-                   "blockDeviceMappings": [{"deviceName": device, "ebs": {"volumeSize": "123Gi"}}]}),
-            Case { eviction_memory: Some(Eviction::Bytes(1 << 30)), volume: Some(123 << 30), ..case.clone() },
-        ),
-        (
-            json!({"networkInterfaces": [
-                {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"},
-                {"networkCardIndex": 0, "deviceIndex": 1, "interfaceType": "efa-only"}]}),
-            Case { n_efa_only: Some(1), ..case },
-        ),
-    ]
-}
-
 #[test]
 fn every_type_under_every_family_is_as_the_contract_works_out() {
     let types = all_types();
@@ -98,7 +46,7 @@ fn every_type_under_every_family_is_as_the_contract_works_out() {
         for family in AmiFamily::ALL.map(AmiFamily::as_str) {
             // The operator's own settings move pods and memory alone: a class without wishes shows that.
             let n_cases = if reserved_enis == 0 { usize::MAX } else { 1 };
-            for (spec, case) in cases(family).into_iter().take(n_cases) {
+            for (spec, case) in cases(family, REGION).into_iter().take(n_cases) {
                 let case =
                     Case { reserved_enis: i64::from(reserved_enis), memory_overhead: vm_memory_overhead_share, ..case };
                 // Lists that nobody asks for again are dropped.

@@ -1,59 +1,21 @@
-//! Every call of the wire through the official SDK, against an account on loopback that others wrote.
+//! Every call of the wire.
 //!
 //! Asserts what is there afterwards, not how it was asked: that is what `requests` is for.
 
-#![expect(clippy::unwrap_used, reason = "a test tells what went wrong by panicking")]
-
+use crate::{REGION, Stage};
 use kerf_cloud::aws::TypeFacts;
-use kerf_cloud::clock::{Clock, Wait};
 use kerf_cloud_aws::advice::{self, Expected};
-use kerf_cloud_aws::sdk::{Connection, Sdk};
 use kerf_cloud_aws::wire::*;
 use kerf_e2e::aws::policies::{self, Cluster};
-use kerf_e2e::aws::{self, Emulator, Prepared, Started};
 use kerf_e2e::control_plane::build;
-use kerf_model::UnixMillis;
 use serde_json::{Value, json};
-use std::future::Future;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-const REGION: &str = "us-west-2";
 const CLUSTER: Cluster<'static> = Cluster { name: "demo", region: REGION };
 const STANDARD: &str = "/aws/service/eks/optimized-ami/1.35/amazon-linux-2023/x86_64/standard/recommended/image_id";
 
-/// An account of its own with a cluster called `demo`, and the SDK pointed at it.
-struct Stage {
-    runtime: tokio::runtime::Runtime,
-    account: Box<Emulator>,
-    made: Prepared,
-    sdk: Sdk,
-}
-
 impl Stage {
-    fn start() -> Option<Self> {
-        let account = match aws::start(&build::to_stderr).unwrap() {
-            Started::Ready(account) => account,
-            Started::Skipped(reason) => {
-                build::to_stderr(&format!("skipped: {reason}: the calls of the AWS wire"));
-                return None;
-            }
-        };
-        let made = account.prepare("demo", REGION).unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let connection = Connection {
-            region: Some(REGION.to_owned()),
-            version: "1.2.3".to_owned(),
-            endpoint: Some(account.endpoint().to_owned()),
-            credentials: Some(("AKIAOPERATOR".to_owned(), "secret".to_owned())),
-            http_client: None,
-        };
-        let sdk = runtime.block_on(Sdk::connect(connection, Arc::new(Wall))).unwrap();
-        Some(Self { runtime, account, made, sdk })
-    }
-
-    fn run<T>(&self, future: impl Future<Output = T>) -> T {
-        self.runtime.block_on(future)
+    fn for_calls() -> Option<Self> {
+        Self::start("the calls of the AWS wire")
     }
 
     fn tags(&self) -> Tags {
@@ -107,21 +69,9 @@ impl Stage {
     }
 }
 
-struct Wall;
-
-impl Clock for Wall {
-    fn now(&self) -> UnixMillis {
-        UnixMillis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64)
-    }
-
-    fn sleep(&self, span: Duration) -> Wait {
-        Box::pin(tokio::time::sleep(span))
-    }
-}
-
 #[test]
 fn what_there_is_can_be_read() {
-    let Some(stage) = Stage::start() else { return };
+    let Some(stage) = Stage::for_calls() else { return };
     let sdk = &stage.sdk;
     stage.run(sdk.describe_instance_types(true)).unwrap();
     let types = stage.run(sdk.describe_instance_types(false)).unwrap();
@@ -152,7 +102,7 @@ fn what_there_is_can_be_read() {
 
 #[test]
 fn what_a_class_selects_is_found() {
-    let Some(stage) = Stage::start() else { return };
+    let Some(stage) = Stage::for_calls() else { return };
     let sdk = &stage.sdk;
     let discovery = || vec![Filter::tag("karpenter.sh/discovery", "demo")];
     let subnets = stage.run(sdk.describe_subnets(discovery())).unwrap();
@@ -193,7 +143,7 @@ fn what_a_class_selects_is_found() {
 
 #[test]
 fn an_instance_is_launched_seen_tagged_and_ended() {
-    let Some(stage) = Stage::start() else { return };
+    let Some(stage) = Stage::for_calls() else { return };
     let sdk = &stage.sdk;
     let template = stage.template("karpenter.k8s.aws/1", true);
     let again = TemplateQuery { names: vec![template.name.clone()], filters: Vec::new() };
@@ -242,7 +192,7 @@ fn an_instance_is_launched_seen_tagged_and_ended() {
 
 #[test]
 fn offerings_run_dry_one_by_one_and_the_errors_say_which() {
-    let Some(stage) = Stage::start() else { return };
+    let Some(stage) = Stage::for_calls() else { return };
     let template = stage.template("karpenter.k8s.aws/1", false);
     stage
         .account
@@ -263,7 +213,7 @@ fn offerings_run_dry_one_by_one_and_the_errors_say_which() {
 
 #[test]
 fn the_queue_the_profiles_the_cluster_and_the_shifts_answer() {
-    let Some(stage) = Stage::start() else { return };
+    let Some(stage) = Stage::for_calls() else { return };
     let sdk = &stage.sdk;
     let url = stage.run(sdk.get_queue_url("demo".to_owned())).unwrap();
     assert!(stage.run(sdk.get_queue_url("nothing".to_owned())).unwrap_err().is_not_found());
@@ -313,7 +263,7 @@ impl Stage {
 
 #[test]
 fn an_older_policy_denies_what_it_does_not_know_in_the_words_of_each_service() {
-    let Some(stage) = Stage::start() else { return };
+    let Some(stage) = Stage::for_calls() else { return };
     let sdk = &stage.sdk;
     stage.account.set_policy(&policies::d2_6()).unwrap();
     let denied = stage.run(sdk.describe_instance_status(Vec::new())).unwrap_err();
@@ -345,7 +295,7 @@ fn an_older_policy_denies_what_it_does_not_know_in_the_words_of_each_service() {
 
 #[test]
 fn each_policy_of_the_documents_launches_and_ends_spot_and_on_demand_instances() {
-    let Some(stage) = Stage::start() else { return };
+    let Some(stage) = Stage::for_calls() else { return };
     let sdk = &stage.sdk;
     for (line, policy) in policies::all(CLUSTER) {
         stage.account.set_policy(&policy).unwrap();
@@ -374,7 +324,7 @@ fn each_policy_of_the_documents_launches_and_ends_spot_and_on_demand_instances()
 
 #[test]
 fn d3_33_a_call_as_the_node_is_told_apart_through_sts() {
-    let Some(stage) = Stage::start() else { return };
+    let Some(stage) = Stage::for_calls() else { return };
     stage.account.set_policy(&json!({"Statement": [{"Effect": "Allow", "Action": "sts:*", "Resource": "*"}]})).unwrap();
     stage.account.set_principal("arn:aws:sts::123456789012:assumed-role/NodeRole/i-0a1b2c3d4e5f60718").unwrap();
     let order = TemplateOrder {
@@ -392,7 +342,7 @@ fn d3_33_a_call_as_the_node_is_told_apart_through_sts() {
 
 #[test]
 fn a_throttled_call_is_tried_again_and_counted() {
-    let Some(stage) = Stage::start() else { return };
+    let Some(stage) = Stage::for_calls() else { return };
     stage.account.fail("ec2:DescribeSubnets", "RequestLimitExceeded", "slow down", 503, Some(1)).unwrap();
     let found = stage.run(stage.sdk.describe_subnets(vec![Filter::tag("karpenter.sh/discovery", "demo")])).unwrap();
     assert_eq!(found.len(), 3);
