@@ -28,6 +28,7 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use kerf_api::{AmiFamily, CustomObject, Ec2NodeClass, hash, labels as api_labels};
 use kerf_cloud::clock::Clock;
+use kerf_cloud::overlay::Overlay;
 use kerf_cloud::{
     Answer, Chore, ChoreReport, ClassStatus, CloudError, CloudProvider, InUse, Instance, InstanceRef, LaunchOrder,
     NodeClassKind, NodeSeen, Notice, RepairAction, RepairPolicy, TypesAsk,
@@ -356,7 +357,13 @@ impl CloudProvider for AwsCloud {
         let class = Arc::new(read(object)?);
         let types = self.0.supply.instance_types(&class)?;
         self.0.class_objects().insert(ask.node_class.name.clone(), class);
+        self.0.launcher.overlaid().saw(ask.pool, ask.labels);
         Ok(types)
+    }
+
+    fn set_overlays(&self, in_force: Vec<Overlay>) {
+        self.0.supply.set_stated_prices(&in_force);
+        self.0.launcher.overlaid().set(in_force);
     }
 
     fn price(&self, instance_type: &TypeName, zone: Option<&Text>, capacity_type: CapacityType) -> Option<Money> {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! order ─▶ ready     may anything be launched from this class?
+//!       ─▶ overlaid  types at the users' prices
 //!       ─▶ filters   which types and offerings, bought as what?      ◀─┐ what was dry is left out, and the rest is
 //!       ─▶ templates launch templates for them (made where missing)    │ tried at once: other types and zones,
 //!       ─▶ subnets   where to; addresses of launches under way         │ on-demand when spot is dry
@@ -13,10 +14,12 @@
 
 mod filters;
 mod fleet;
+mod overlaid;
 mod ready;
 mod subnets;
 mod verdict;
 
+pub(crate) use overlaid::Overlaid;
 pub use subnets::Subnets;
 
 use crate::advice::{self, Optional, OptionalCalls};
@@ -68,6 +71,7 @@ pub struct Launcher {
     n_asked: Mutex<BTreeMap<Text, u32>>,
     optional: Arc<OptionalCalls>,
     tally: Arc<Tally>,
+    overlaid: Overlaid,
 }
 
 /// What came of an order.
@@ -112,7 +116,13 @@ impl Launcher {
             subnets,
             fleets,
             n_asked: Mutex::default(),
+            overlaid: Overlaid::default(),
         }
+    }
+
+    /// What users say about types.
+    pub(crate) fn overlaid(&self) -> &Overlaid {
+        &self.overlaid
     }
 
     /// Launches one instance.
@@ -132,6 +142,7 @@ impl Launcher {
                 .supply
                 .instance_types(&class)
                 .map_err(|error| launch_failed(order, "InstanceTypeResolutionFailed", &error.to_string()))?;
+            let types = self.overlaid.over(order, types);
             let wanted = Wanted::new(order, &dry, self.settings.has_strict_min_values);
             let choice = match filters::choose(&types, &wanted) {
                 Ok(choice) => choice,

@@ -34,6 +34,7 @@ use expressions::Expressions;
 use kerf_api::{Ec2NodeClass, PlacementGroupSelector};
 use kerf_cloud::aws::{TypeFacts, describe, is_compatible};
 use kerf_cloud::clock::Clock;
+use kerf_cloud::overlay::Overlay;
 use kerf_cloud::{CloudError, NodeSeen};
 use kerf_model::resources::MEMORY;
 use kerf_model::{CapacityType, InstanceType, Money, Quantity, UnixMillis};
@@ -239,6 +240,12 @@ impl Supply {
 
     pub fn reservations(&self) -> &ReservationCounts {
         &self.reservations
+    }
+
+    /// Types that no price list has cost what an overlay states, if it names them and nothing else.
+    pub fn set_stated_prices(&self, in_force: &[Overlay]) {
+        let stated = if self.settings.has_node_overlay { prices::stated(in_force) } else { BTreeMap::new() };
+        self.change_prices(|prices| prices.set_stated(stated));
     }
 
     /// The ids of zones that traffic was moved away from.

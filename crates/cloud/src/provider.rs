@@ -9,6 +9,7 @@
 //! The trait is shaped by what a real cloud does: a fleet answers in part, reads lag behind writes, stock runs out per offering,
 //! the same request may arrive twice. Nothing here knows pods, watches or an SDK.
 
+use crate::overlay::Overlay;
 use kerf_model::{
     CapacityType, ClaimName, InstanceType, Labels, Money, NodeClassRef, PoolName, Requirements, Resources, Taint, Text,
     TypeName,
@@ -38,6 +39,10 @@ pub trait CloudProvider: Send + Sync {
     /// Everything a pool can buy, even types without an available offering. Answers at once from what is known: a provider
     /// refreshes what it knows by itself. None: nothing is known yet.
     fn instance_types(&self, ask: &TypesAsk<'_>) -> Result<Arc<[Arc<InstanceType>]>, CloudError>;
+
+    /// The overlays that are in force from now on, all of them. Types are answered without them, since the operator lays them over;
+    /// a launch ranks by them, and a type that no price list has may get its price from one.
+    fn set_overlays(&self, _in_force: Vec<Overlay>) {}
 
     /// The price of a machine that belongs to no pool of ours.
     fn price(&self, instance_type: &TypeName, zone: Option<&Text>, capacity_type: CapacityType) -> Option<Money>;

@@ -1,7 +1,10 @@
 //! NodeOverlays on the embedded control plane: which are in force.
 
+mod scene;
+
 use kerf_controllers::overlays::Overlays;
 use kerf_simulation::{Rehearsal, Setup};
+use scene::{cluster, inflate, n_pods};
 use serde_json::{Value, json};
 
 fn rehearsal() -> Rehearsal {
@@ -66,4 +69,35 @@ fn an_overlay_that_makes_no_sense_says_why() {
     rehearsal.run_until("it is refused", 60, |rehearsal| {
         said(rehearsal, "odd") == (json!("False"), json!("RuntimeValidation"))
     });
+}
+
+#[test]
+fn a_claim_says_which_of_price_and_capacity_an_overlay_decided() {
+    let mut setup = Setup::default();
+    setup.options.gates.node_overlay = true;
+    setup.options.mirror.gates.node_overlay = true;
+    let mut scene = cluster(setup, |_| {});
+    scene.create_value(&inflate("plain", 1, |_| {}));
+    scene.run_until("the pod runs", 60, |scene| n_pods(scene, "Running") == 1);
+    let family = json!([{"key": "karpenter.kwok.sh/instance-family", "operator": "Exists"}]);
+    let mut cheaper = overlay("cheaper", 1, &[]);
+    cheaper["spec"] = json!({"priceAdjustment": "-10%", "requirements": family});
+    scene.create_value(&cheaper);
+    scene.run_until("it is in force", 60, |scene| said(scene, "cheaper").0 == "True");
+    scene.create_value(&inflate("overlaid", 30, |_| {}));
+    scene.run_until("all pods run", 120, |scene| n_pods(scene, "Running") == 31);
+    let annotation = |claim: &Value, key: &str| claim["metadata"]["annotations"][key].clone();
+    let mut said: Vec<(Value, Value)> = scene
+        .claims()
+        .iter()
+        .map(|claim| {
+            (
+                annotation(claim, "karpenter.sh/price-overlay-applied"),
+                annotation(claim, "karpenter.sh/capacity-overlay-applied"),
+            )
+        })
+        .collect();
+    said.sort_by_key(|it| it.0.to_string());
+    said.dedup();
+    assert_eq!(said, [(json!("true"), Value::Null), (Value::Null, Value::Null)], "before the overlay, and after");
 }

@@ -7,7 +7,9 @@
 
 use crate::wire::{Aws, Failure, ListPrice, PriceQuery, SpotPrice};
 use kerf_cloud::aws::offers;
-use kerf_model::{Money, Text};
+use kerf_cloud::overlay::{Overlay, PriceChange};
+use kerf_model::labels::INSTANCE_TYPE;
+use kerf_model::{Money, Operator, Text};
 use std::collections::BTreeMap;
 
 /// Where the built-in list of an unknown region comes from.
@@ -22,6 +24,8 @@ pub(super) struct Prices {
     on_demand: BTreeMap<Text, Price>,
     /// By type, then zone. None until AWS answered once.
     spot: Option<BTreeMap<Text, BTreeMap<Text, Money>>>,
+    /// By type: what users state, for want of a price.
+    stated: BTreeMap<Text, Money>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,19 +43,24 @@ impl Prices {
             let money = offers.iter().find_map(|offer| offer.on_demand)?;
             Some((facts.name.clone(), Price { money, is_estimate: true }))
         });
-        Self { on_demand: priced.collect(), spot: None }
+        Self { on_demand: priced.collect(), spot: None, stated: BTreeMap::new() }
     }
 
     pub(super) fn on_demand(&self, instance_type: &str) -> Option<Price> {
-        self.on_demand.get(instance_type).copied()
+        self.on_demand.get(instance_type).copied().or_else(|| self.stated(instance_type))
+    }
+
+    fn stated(&self, instance_type: &str) -> Option<Price> {
+        self.stated.get(instance_type).map(|money| Price { money: *money, is_estimate: false })
     }
 
     pub(super) fn spot(&self, instance_type: &str, zone: &str) -> Option<Price> {
         match &self.spot {
             None => self.on_demand(instance_type).map(|price| Price { is_estimate: true, ..price }),
             Some(spot) => {
-                let money = *spot.get(instance_type)?.get(zone)?;
-                Some(Price { money, is_estimate: false })
+                let listed = spot.get(instance_type).and_then(|by_zone| by_zone.get(zone));
+                let listed = listed.map(|money| Price { money: *money, is_estimate: false });
+                listed.or_else(|| self.stated(instance_type))
             }
         }
     }
@@ -60,8 +69,9 @@ impl Prices {
         match &self.spot {
             None => self.spot(instance_type, ""),
             Some(spot) => {
-                let money = *spot.get(instance_type)?.values().min()?;
-                Some(Price { money, is_estimate: false })
+                let least = spot.get(instance_type).and_then(|by_zone| by_zone.values().min());
+                let least = least.map(|money| Price { money: *money, is_estimate: false });
+                least.or_else(|| self.stated(instance_type))
             }
         }
     }
@@ -80,6 +90,10 @@ impl Prices {
         }
     }
 
+    pub(super) fn set_stated(&mut self, stated: BTreeMap<Text, Money>) {
+        self.stated = stated;
+    }
+
     /// The newest of each type and zone.
     pub(super) fn merge_spot(&mut self, mut history: Vec<SpotPrice>) {
         history.sort_by_key(|price| price.at_ms);
@@ -88,6 +102,24 @@ impl Prices {
             spot.entry(price.instance_type.into()).or_default().insert(price.zone.into(), price.price);
         }
     }
+}
+
+/// What overlays state that name instance types and nothing else. The heaviest decides, and the last by name among equals.
+pub(super) fn stated(overlays: &[Overlay]) -> BTreeMap<Text, Money> {
+    let mut order: Vec<&Overlay> = overlays.iter().collect();
+    order.sort_by_key(|overlay| (overlay.weight, &overlay.name));
+    let mut out = BTreeMap::new();
+    for overlay in order {
+        let Some(PriceChange::Absolute(money)) = overlay.price else { continue };
+        let mut requirements = overlay.requirements.iter();
+        if let (Some((key, types)), None) = (requirements.next(), requirements.next())
+            && **key == *INSTANCE_TYPE
+            && types.operator() == Operator::In
+        {
+            out.extend(types.values.iter().map(|name| (name.clone(), money)));
+        }
+    }
+    out
 }
 
 /// Both passes over the price list. None where the region or the network has none to ask.
@@ -166,6 +198,37 @@ mod tests {
         assert_eq!(prices.spot("m5.large", "us-east-1f"), None);
         assert_eq!(prices.spot("c5.large", "us-east-1a"), None);
         assert_eq!(dollars(prices.cheapest_spot("m5.large")), Some(0.02));
+    }
+
+    #[test]
+    fn a_type_without_a_price_costs_what_an_overlay_states_that_names_nothing_but_types() {
+        use kerf_model::{Requirement, Requirements, Resources};
+        let overlay = |name: &str, weight: u32, keys: &[(&str, &str)], price: PriceChange| Overlay {
+            name: name.into(),
+            weight,
+            requirements: keys.iter().fold(Requirements::new(), |all, (key, value)| {
+                all.with(key, Requirement::is_in(value.split(' ').collect::<Vec<_>>()))
+            }),
+            price: Some(price),
+            capacity: Resources::new(),
+        };
+        let dollars_of = |number: f64| PriceChange::Absolute(Money::from_dollars(number));
+        let stated = stated(&[
+            overlay("b", 1, &[(INSTANCE_TYPE, "x9.huge m5.large")], dollars_of(7.0)),
+            overlay("a", 1, &[(INSTANCE_TYPE, "x9.huge")], dollars_of(6.0)),
+            overlay("c", 0, &[(INSTANCE_TYPE, "x9.huge")], dollars_of(5.0)),
+            overlay("d", 2, &[(INSTANCE_TYPE, "x9.huge"), ("topology.kubernetes.io/zone", "a")], dollars_of(4.0)),
+            overlay("e", 3, &[(INSTANCE_TYPE, "x9.tiny")], PriceChange::Percent(10.0)),
+        ]);
+        let mut prices = Prices::built_in("us-east-1");
+        prices.merge_spot(vec![seen("m5.large", "us-east-1a", 0.03, 2)]);
+        prices.set_stated(stated);
+        assert_eq!(dollars(prices.on_demand("x9.huge")), Some(7.0));
+        assert_eq!(dollars(prices.spot("x9.huge", "us-east-1a")), Some(7.0));
+        assert_eq!(dollars(prices.cheapest_spot("x9.huge")), Some(7.0));
+        assert_eq!(prices.on_demand("x9.tiny"), None);
+        assert_eq!(dollars(prices.on_demand("m5.large")), Some(0.096), "listed prices stay");
+        assert_eq!(dollars(prices.spot("m5.large", "us-east-1a")), Some(0.03));
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Launches from end to end: what EC2 is asked, in how many calls, and what becomes of its answers.
 
 use crate::stage::{CLUSTER, Stage, TYPES, ZONES, stage, stage_with};
-use kerf_cloud::{ChoreAsk, ClaimInUse, CloudError, CloudProvider, InUse, Instance, InstanceRef, OfferingKey};
+use kerf_cloud::{
+    ChoreAsk, ClaimInUse, CloudError, CloudProvider, InUse, Instance, InstanceRef, LaunchOrder, OfferingKey,
+};
 use kerf_cloud_aws::wire::Failure;
 use kerf_model::{CapacityType, ClaimName, TypeName, labels};
 use std::collections::{BTreeMap, BTreeSet};
@@ -352,4 +354,38 @@ fn an_instance_is_labelled_and_annotated_for_its_claim() {
     assert_eq!(marks.len(), stage.cloud.labelling_marks().len());
     let tags = stage.aws.account().instances[0].tags.clone();
     assert_eq!((tags["Name"].as_str(), tags["karpenter.sh/nodeclaim"].as_str()), ("node-1", "claim"));
+}
+
+/// r5 is the dearest by the price list, and the cheapest by the overlay: what the plan was made with is what the fleet is told.
+#[test]
+fn an_overlays_price_ranks_the_launch_and_is_the_priority_of_the_request() {
+    use kerf_cloud::overlay::{Overlay, PriceChange};
+    let stage = stage();
+    let overlay = |name: &str, family: &str, price: PriceChange| Overlay {
+        name: name.into(),
+        weight: 1,
+        requirements: kerf_model::Requirements::new()
+            .with("karpenter.k8s.aws/instance-family", kerf_model::Requirement::is_in([family])),
+        price: Some(price),
+        capacity: kerf_model::Resources::new(),
+    };
+    let half_a_cent = PriceChange::Absolute(kerf_model::Money::from_micros(5_000));
+    stage.cloud.set_overlays(vec![overlay("r", "r5", half_a_cent), overlay("m", "m5", PriceChange::Percent(-50.0))]);
+    let mut order = stage.order("overlaid", &["on-demand"]);
+    order.annotations.insert("karpenter.sh/price-overlay-applied".into(), "true".into());
+    let bought = stage.launch(order).unwrap();
+    assert_eq!(&*bought.labels[labels::INSTANCE_TYPE], "r5.large");
+    let request = stage.requests("ec2:CreateFleet").pop().unwrap();
+    assert!(request.contains("on_demand_strategy: Some(\"prioritized\")"), "{request}");
+    let place = |name: &str| request.find(&format!("instance_type: {name:?}")).unwrap_or_else(|| panic!("{name}"));
+    assert!(place("r5.large") < place("m5.large") && place("m5.large") < place("c5.large"), "{request}");
+    for micros in ["5000", "48000", "85000"] {
+        assert!(request.contains(&format!("micros: {micros}")), "{micros}: {request}");
+    }
+    // A claim that a person made has no pool, and so no overlays; and neither has anybody once they are gone.
+    let plain = LaunchOrder { pool: None, ..stage.order("by-hand", &["on-demand"]) };
+    assert_eq!(&*stage.launch(plain).unwrap().labels[labels::INSTANCE_TYPE], "c5.large");
+    stage.cloud.set_overlays(Vec::new());
+    let later = stage.launch(stage.order("later", &["on-demand"])).unwrap();
+    assert_eq!(&*later.labels[labels::INSTANCE_TYPE], "c5.large");
 }

@@ -1,7 +1,8 @@
 //! `nodeoverlay.controller`: which NodeOverlays are in force, on their status (gate `NodeOverlay`).
 //!
 //! Overlays are judged together, because two of one weight that touch the same thing conflict. What they do to prices and capacity
-//! happens where instance types are asked for; the same code judges here and applies there, so the two cannot differ.
+//! happens where instance types are asked for; the same code judges here and applies there, so the two cannot differ. The cloud is
+//! told what is in force, and a claim says whether any of its options owes its price or a resource to an overlay.
 
 use crate::conditions::{Conditions, NODE_OVERLAY, Status};
 use crate::desk::Desk;
@@ -15,8 +16,9 @@ use crate::world::{Change, World};
 use crate::write;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kerf_api::{LabelRules, NodeOverlay};
+use kerf_cloud::overlay::{self, Changed, Overlay, PoolTypes};
 use kerf_mirror::Kind;
-use kerf_model::{Text, UnixMillis};
+use kerf_model::{Pool, PoolName, Text, TypeName, UnixMillis};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -85,6 +87,7 @@ impl Duty for Overlays {
             self.is_due = false;
             self.again_at = Some(UnixMillis(desk.now.0 + RECHECK_MS));
             self.judgement = judge(desk);
+            desk.cloud.set_overlays(in_force(desk.world, &self.judgement));
             desk.world.overlays.keys().for_each(|name| self.queue.add(name.clone()));
         }
         for name in self.queue.take_due(desk.now) {
@@ -116,6 +119,27 @@ fn judge(desk: &Desk<'_>) -> BTreeMap<Text, Verdict> {
         (name.clone(), verdict)
     };
     desk.world.overlays.iter().map(verdict).collect()
+}
+
+/// What the cloud is told: it ranks launches by the same prices that plans are made with.
+fn in_force(world: &World, judgement: &BTreeMap<Text, Verdict>) -> Vec<Overlay> {
+    let accepted = world.overlays.iter().filter(|(name, _)| judgement.get(*name) == Some(&None));
+    accepted.filter_map(|(name, overlay)| read_overlay(name, overlay).ok()).collect()
+}
+
+/// What overlays change of the types of each pool, for plans made from these pools.
+pub(crate) fn changed(desk: &Desk<'_>, pools: &[Pool]) -> BTreeMap<PoolName, BTreeMap<TypeName, Changed>> {
+    if !desk.options.gates.node_overlay || desk.world.overlays.is_empty() {
+        return BTreeMap::new();
+    }
+    let in_force = in_force(desk.world, &judge(desk));
+    let types = |pool: &Pool| PoolTypes {
+        pool: pool.name.clone(),
+        labels: pool.labels.clone(),
+        types: pool.types.iter().map(|it| (**it).clone()).collect(),
+    };
+    let overlaid = overlay::apply(&in_force, pools.iter().map(types).collect());
+    overlaid.pools.into_iter().map(|(name, of_pool)| (name, of_pool.changed)).collect()
 }
 
 /// The contract's words, and which overlay it is.

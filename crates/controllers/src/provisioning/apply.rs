@@ -10,10 +10,12 @@ use crate::queue::earlier;
 use crate::resource::NODE_CLAIMS;
 use crate::write;
 use k8s_openapi::api::core::v1::Node;
-use kerf_api::labels::{INSTANCE_TYPE, MIN_VALUES_RELAXED, NODE_POOL};
+use kerf_api::labels::{CAPACITY_OVERLAY_APPLIED, INSTANCE_TYPE, MIN_VALUES_RELAXED, NODE_POOL, PRICE_OVERLAY_APPLIED};
 use kerf_api::{NodeClaim, NodePool, taints};
+use kerf_cloud::overlay::Changed;
 use kerf_model::{
-    InstanceType, Launch, LaunchOption, Placement, Plan, PodId, Resources, Snapshot, Step, Text, UnixMillis, resources,
+    InstanceType, Launch, LaunchOption, Placement, Plan, PodId, Resources, Snapshot, Step, Text, TypeName, UnixMillis,
+    resources,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -125,15 +127,28 @@ fn type_of<'a>(launch: &Launch, option: &LaunchOption, snapshot: &'a Snapshot) -
 }
 
 /// The request that creates a launch's claim; None where the pool has a duration that is none, which its status says.
-pub(super) fn create(launch: &Launch, pool: &NodePool, snapshot: &Snapshot) -> Option<ApiCall> {
+/// `overlaid` says what overlays changed of the pool's types.
+pub(super) fn create(
+    launch: &Launch,
+    pool: &NodePool,
+    snapshot: &Snapshot,
+    overlaid: Option<&BTreeMap<TypeName, Changed>>,
+) -> Option<ApiCall> {
     let texts =
         |labels: &kerf_model::Labels| labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
-    let relaxed = (MIN_VALUES_RELAXED.to_owned(), launch.min_values_relaxed.to_string());
+    let mut annotations = BTreeMap::from([(MIN_VALUES_RELAXED.to_owned(), launch.min_values_relaxed.to_string())]);
+    let changed = || launch.any_of.iter().filter_map(|option| overlaid?.get(&option.instance_type));
+    for (key, is_so) in [
+        (PRICE_OVERLAY_APPLIED, changed().any(|changed| changed.price)),
+        (CAPACITY_OVERLAY_APPLIED, changed().any(|changed| changed.capacity)),
+    ] {
+        annotations.extend(is_so.then(|| (key.to_owned(), "true".to_owned())));
+    }
     let wish = Wish {
         name: launch.claim.0.clone(),
         requirements: claims::written(&launch.requirements),
         labels: texts(&launch.labels),
-        annotations: [relaxed].into(),
+        annotations,
         requests: launch.requests.clone(),
         reserves: most(launch, snapshot),
     };

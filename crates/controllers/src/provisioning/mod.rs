@@ -17,6 +17,7 @@ use crate::duty::Duty;
 use crate::errand::{Outcome, Thought};
 use crate::events::{About, Event};
 use crate::metrics::families;
+use crate::overlays;
 use crate::queue::earlier;
 use crate::record::Decision;
 use crate::resource::NODE_POOLS;
@@ -24,7 +25,7 @@ use crate::supply::CloudSupply;
 use crate::world::{Change, World};
 use kerf_mirror::PodState;
 use kerf_model::{Plan, PodId, Report, Revision, Snapshot, Text, UnixMillis, Why};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use window::Window;
 
@@ -266,9 +267,13 @@ impl Provisioning {
                 "computed new nodeclaim(s) to fit pod(s)"
             );
         }
+        let overlaid = match steps.launches.is_empty() {
+            true => BTreeMap::new(),
+            false => overlays::changed(desk, &snapshot.pools),
+        };
         for launch in &steps.launches {
             let Some(pool) = desk.world.pools.get(&launch.pool.0).cloned() else { continue };
-            let Some(call) = apply::create(launch, &pool, &snapshot) else { continue };
+            let Some(call) = apply::create(launch, &pool, &snapshot, overlaid.get(&launch.pool)) else { continue };
             self.creating.insert(launch.claim.0.clone());
             apply::promise(desk, &launch.claim.0, &launch.for_pods, &snapshot);
             desk.call(&launch.claim.0, call);
