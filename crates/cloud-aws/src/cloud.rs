@@ -349,6 +349,10 @@ impl CloudProvider for AwsCloud {
         api_labels::AWS_WELL_KNOWN.to_vec()
     }
 
+    fn late_labels(&self) -> Vec<&'static str> {
+        vec![api_labels::PLACEMENT_GROUP_PARTITION]
+    }
+
     fn instance_types(&self, ask: &TypesAsk<'_>) -> Result<Arc<[Arc<InstanceType>]>, CloudError> {
         let Some(object) = ask.class_object else {
             let message = format!("EC2NodeClass {} does not exist", ask.node_class.name);

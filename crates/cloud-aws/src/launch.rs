@@ -205,7 +205,8 @@ impl Launcher {
         match self.fleets.ask(request, self.asker(&order.uid)).await {
             FleetAnswer::Got { instance, id, errors } => {
                 self.subnets.settle(&subnets, instance.subnet_id.as_deref());
-                let ec2 = self.as_described(&id, &instance, order, choice, &templates, &subnets);
+                let mut ec2 = self.as_described(&id, &instance, order, choice, &templates, &subnets);
+                ec2.partition = templates::partition(order, group.as_ref());
                 let got = OfferingKey {
                     instance_type: TypeName::from(ec2.instance_type.as_str()),
                     zone: ec2.zone.as_str().into(),

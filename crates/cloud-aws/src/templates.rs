@@ -15,6 +15,8 @@ mod data;
 mod groups;
 mod recipe;
 
+pub(crate) use recipe::partition;
+
 use crate::bootstrap::{self, BootstrapError, USER_DATA_BYTES_TIGHT};
 use crate::memory::Memory;
 use crate::settings::{ClusterFacts, Settings};

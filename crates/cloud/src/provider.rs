@@ -77,6 +77,12 @@ pub trait CloudProvider: Send + Sync {
         unsupported("labelling instances")
     }
 
+    /// Labels that it leaves empty at a launch when only the running machine will show them. [`CloudProvider::get`] tells them then;
+    /// until that is so, the machine's node is not registered.
+    fn late_labels(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+
     /// The annotations that [`CloudProvider::label_instance`] answers with, so that a claim that has them need not be asked about.
     fn labelling_marks(&self) -> Vec<&'static str> {
         Vec::new()

@@ -394,6 +394,28 @@ fn annotations_labels_taints_and_the_owner_reach_the_node() {
 }
 
 #[test]
+fn a_node_waits_for_labels_that_only_its_running_machine_shows() {
+    const KEY: &str = "example.com/partition";
+    let (mut it, cloud) = rehearse(lifecycle);
+    cloud.script().late_label = Some(KEY);
+    it.create_value(&claim("c", &json!({})));
+    it.settle();
+    assert_eq!(get_claim(&it, "c")["metadata"]["labels"][KEY], "");
+    join(&mut it, "c");
+    it.run_for(30);
+    assert_eq!(condition(&get_claim(&it, "c"), "Registered"), "Unknown LabelNotKnown");
+    let taints = |it: &Rehearsal| it.get("/api/v1/nodes/node-of-c").unwrap()["spec"]["taints"].to_string();
+    assert!(taints(&it).contains("karpenter.sh/unregistered"), "no pod may come before: {}", taints(&it));
+    for instance in cloud.script().instances.values_mut() {
+        instance.labels.insert(KEY.into(), "2".into());
+    }
+    it.run_until("registered", 30, |it| condition(&get_claim(it, "c"), "Registered") == "True Registered");
+    assert_eq!(get_claim(&it, "c")["metadata"]["labels"][KEY], "2");
+    assert_eq!(it.get("/api/v1/nodes/node-of-c").unwrap()["metadata"]["labels"][KEY], "2");
+    assert!(!taints(&it).contains("karpenter.sh/unregistered"));
+}
+
+#[test]
 fn a_node_without_the_unregistered_taint_is_told_of_and_registered_all_the_same() {
     let (mut it, _) = rehearse(lifecycle);
     it.create_value(&claim("c", &json!({})));

@@ -7,6 +7,7 @@
 
 use kerf_api::labels::{
     CAPACITY_RESERVATION_INTERRUPTIBLE, CAPACITY_RESERVATION_TYPE, INSTANCE_SIZE, INSTANCE_TENANCY,
+    PLACEMENT_GROUP_PARTITION,
 };
 use kerf_cloud::{LaunchOrder, OfferingKey};
 use kerf_model::{CapacityType, InstanceType, Money, Offering, Requirement, Requirements, Resources, Text, labels};
@@ -84,8 +85,10 @@ impl<'a> Wanted<'a> {
     /// What the claim asks for, less what was tried in vain.
     pub(super) fn new(order: &'a LaunchOrder, dry: &'a Dry, has_strict_min_values: bool) -> Self {
         let mut requirements = order.requirements.clone();
-        // A claim that was launched before carries what it got as labels, and is to get that again.
-        for (key, value) in &order.labels {
+        // A claim that was launched before carries what it got as labels, and is to get that again. A partition that nobody knows yet
+        // is none to insist on.
+        let is_known = |(key, value): &(&Text, &Text)| &***key != PLACEMENT_GROUP_PARTITION || !value.is_empty();
+        for (key, value) in order.labels.iter().filter(is_known) {
             requirements.add(key, Requirement::is_in([&**value]));
         }
         let is_relaxed = super::is_true(order, kerf_api::labels::MIN_VALUES_RELAXED);

@@ -5,9 +5,10 @@ use super::{NAME_PREFIX, TemplateWants, class_name};
 use crate::bootstrap::{self, Bootstrap};
 use crate::settings::Settings;
 use crate::supply::ResolvedKubelet;
-use crate::wire::Tags;
+use crate::wire::{PlacementGroup, Tags};
 use kerf_api::{BlockDeviceMapping, ConnectionTracking, Kubelet, MetadataOptions, NetworkInterface};
 use kerf_api::{hash::fnv1, labels as keys};
+use kerf_cloud::LaunchOrder;
 use kerf_cloud::aws::AmiFamily;
 use kerf_model::{CapacityType, Requirement, Taint};
 use serde_json::json;
@@ -84,7 +85,7 @@ impl Recipe {
             reservation: group.reservation.clone(),
             tenancy: wants.tenancy.to_owned(),
             placement_group_id: wants.placement_group.map(|placement| placement.id.clone()),
-            partition: partition(wants),
+            partition: partition(wants.order, wants.placement_group),
             endpoint: wants.cluster.endpoint.clone(),
             service_cidr: wants.cluster.service_cidr.clone(),
             ca_bundle: wants.cluster.ca_bundle.clone(),
@@ -169,9 +170,9 @@ fn with_defaults(options: MetadataOptions) -> MetadataOptions {
 }
 
 /// Of a group with partitions the first that the claim allows, in order of text; None leaves the choice to EC2.
-fn partition(wants: &TemplateWants<'_>) -> Option<i32> {
-    let group = wants.placement_group.filter(|group| group.strategy == "partition")?;
-    let allowed = wants.order.requirements.get(keys::PLACEMENT_GROUP_PARTITION)?;
+pub(crate) fn partition(order: &LaunchOrder, group: Option<&PlacementGroup>) -> Option<i32> {
+    let group = group.filter(|group| group.strategy == "partition")?;
+    let allowed = order.requirements.get(keys::PLACEMENT_GROUP_PARTITION)?;
     let listed =
         |requirement: &Requirement| if requirement.complement { None } else { requirement.values.first().cloned() };
     let chosen = listed(allowed)?.parse().ok()?;

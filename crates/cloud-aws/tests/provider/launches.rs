@@ -389,3 +389,36 @@ fn an_overlays_price_ranks_the_launch_and_is_the_priority_of_the_request() {
     let later = stage.launch(stage.order("later", &["on-demand"])).unwrap();
     assert_eq!(&*later.labels[labels::INSTANCE_TYPE], "c5.large");
 }
+
+#[test]
+fn the_partition_of_a_placement_group_is_a_label_once_it_is_known() {
+    use kerf_cloud_aws::wire::PlacementGroup;
+    const PARTITION: &str = "karpenter.k8s.aws/placement-group-partition";
+    let mut stage = stage();
+    stage.aws.account().placement_groups = vec![PlacementGroup {
+        id: "pg-1".to_owned(),
+        name: "group".to_owned(),
+        strategy: "partition".to_owned(),
+        n_partitions: 3,
+        state: "available".to_owned(),
+    }];
+    stage.class["spec"]["placementGroupSelector"] = serde_json::json!({"name": "group"});
+    stage.resolve();
+    assert_eq!(stage.cloud.late_labels(), [PARTITION]);
+    // EC2 picks the partition: only the running instance tells which.
+    let open = stage.launch(stage.order("open", &EITHER)).unwrap();
+    assert_eq!((&*open.labels["karpenter.k8s.aws/placement-group-id"], &*open.labels[PARTITION]), ("pg-1", ""));
+    let read = |instance: &Instance| stage.wait(stage.cloud.get(instance.provider_id.clone())).unwrap();
+    assert_eq!(&*read(&open).labels[PARTITION], "");
+    stage.aws.account().instances[0].partition = Some(3);
+    assert_eq!(&*read(&open).labels[PARTITION], "3");
+    // A claim that lost its answer asks again with the labels it has, of which the empty one is none to insist on.
+    let mut again = stage.order("again", &EITHER);
+    again.labels.extend(open.labels.clone());
+    assert!(stage.launch(again).is_ok());
+    // Here the claim picks.
+    let mut order = stage.order("picky", &EITHER);
+    order.requirements.add(PARTITION, kerf_model::Requirement::is_in(["2"]));
+    let picky = stage.launch(order).unwrap();
+    assert_eq!((&*picky.labels[PARTITION], &*read(&picky).labels[PARTITION]), ("2", "2"));
+}

@@ -18,6 +18,7 @@
 
 mod finalize;
 mod initialize;
+mod late_labels;
 mod launch;
 mod liveness;
 mod register;
@@ -36,7 +37,7 @@ use crate::write;
 use kerf_api::labels::{TERMINATION_FINALIZER, ZONE};
 use kerf_api::{NodeClaim, labels};
 use kerf_cloud::{CloudProvider, Instance};
-use kerf_model::{Text, UnixMillis};
+use kerf_model::{Labels, Text, UnixMillis};
 use removal::{GiveUp, label};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -93,6 +94,10 @@ struct Memory {
     /// It is to be deleted, and why.
     given_up: Option<GiveUp>,
     is_told_of_missing_taint: bool,
+    /// What the cloud last said of the machine's labels, while some are missing.
+    late_labels: Option<Labels>,
+    /// Do not ask for them again before.
+    labels_after: Option<UnixMillis>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,6 +111,8 @@ enum Asking {
     Launch,
     /// Whether there is an instance that nobody wrote down.
     Search,
+    /// Labels that the cloud did not know at the launch.
+    Labels,
     /// Whether the machine is somebody else's by now.
     Release,
     Terminate,
@@ -207,6 +214,7 @@ impl Duty for Lifecycle {
                     match memory.asking.take() {
                         Some(Asking::Launch) => launch::answered(&name, memory, answer, desk),
                         Some(Asking::Search) => finalize::searched(&name, memory, answer, desk),
+                        Some(Asking::Labels) => late_labels::answered(&name, memory, answer, desk),
                         Some(Asking::Release) => release::answered(&name, memory, answer, desk),
                         Some(Asking::Terminate) => finalize::terminated(&name, memory, answer, desk),
                         None => {}

@@ -29,10 +29,11 @@ impl Look<'_, '_, '_> {
             return false;
         }
         // Until the status names the machine there is nothing to look for.
-        let Some(id) = claim_provider_id(self.claim).filter(|_| conditions.is_true(LAUNCHED)) else {
+        let id = claim_provider_id(self.claim).filter(|_| conditions.is_true(LAUNCHED));
+        let Some(id) = id.map(str::to_owned) else {
             return false;
         };
-        let nodes = self.desk.world.nodes_of(id);
+        let nodes = self.desk.world.nodes_of(&id);
         let node = match nodes.as_slice() {
             [] => {
                 let message = "Node not registered with cluster";
@@ -61,6 +62,11 @@ impl Look<'_, '_, '_> {
             );
             let about = About::of(NODE_CLAIMS, &self.claim.metadata);
             self.desk.event(Event::warning(about, "UnregisteredTaintMissing", text));
+        }
+        if let Some(key) = self.awaits_label(&id) {
+            let message = format!("The cloud does not say yet which {key} its machine has");
+            conditions.set(REGISTERED, Status::Unknown, "LabelNotKnown", &message, now);
+            return false;
         }
         let binds_early =
             self.desk.options.gates.early_binding && self.desk.nominations.pods_of(self.name).next().is_some();

@@ -55,6 +55,8 @@ pub(crate) struct Script {
     /// Annotations that say that an instance is labelled; without any, instances are not labelled.
     pub(crate) marks: BTreeMap<Text, Text>,
     pub(crate) labelled: Vec<InstanceRef>,
+    /// A label that is empty at the launch.
+    pub(crate) late_label: Option<&'static str>,
     /// What registered nodes showed: instance type, image and CPU.
     pub(crate) seen: Vec<(String, String, i64)>,
 }
@@ -98,6 +100,10 @@ impl CloudProvider for ScriptedCloud {
         Ok(Arc::from([]))
     }
 
+    fn late_labels(&self) -> Vec<&'static str> {
+        self.script().late_label.into_iter().collect()
+    }
+
     fn price(&self, _: &TypeName, _: Option<&Text>, _: CapacityType) -> Option<Money> {
         None
     }
@@ -137,6 +143,8 @@ impl CloudProvider for ScriptedCloud {
                 sold_out: script.sold_out.clone(),
                 ..Instance::default()
             };
+            let mut instance = instance;
+            instance.labels.extend(script.late_label.map(|key| label(key, "")));
             script.instances.insert(id.clone(), instance);
         }
         let instance = script.instances[&id].clone();
