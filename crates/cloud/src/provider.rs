@@ -157,6 +157,8 @@ pub enum NoticeKind {
     InstanceTerminated,
     /// An Auto Scaling group waits for leave to end an instance of its own.
     LifecycleAction,
+    /// An Auto Scaling group waits for leave to put an instance into service. Comes again until its node is ready.
+    LaunchLifecycleAction,
     /// Nothing that concerns us.
     NoOp,
 }
@@ -172,6 +174,7 @@ impl NoticeKind {
             Self::InstanceStopped => "instance_stopped",
             Self::InstanceTerminated => "instance_terminated",
             Self::LifecycleAction => "lifecycle_action",
+            Self::LaunchLifecycleAction => "launch_lifecycle_action",
             Self::NoOp => "no_op",
         }
     }

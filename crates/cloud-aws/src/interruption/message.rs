@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! SNS envelope? ─▶ its Message ─▶ EventBridge envelope ─▶ (version, source, detail-type) ─▶ kind, instances
-//!                              └▶ lifecycle hook, sent by Auto Scaling itself ─▶ LifecycleAction
+//!                              └▶ lifecycle hook, sent by Auto Scaling itself ─▶ its action, to be completed
 //! ```
 //!
 //! Nothing here fails: a message that cannot be read is a notice of nothing, with what is wrong in words. Otherwise it would come
@@ -15,8 +15,9 @@ use serde_json::Value;
 /// EC2 gives a spot instance this long, and an instance of an interruptible reservation too.
 const WARNING_MS: i64 = 120_000;
 
-/// What a terminating lifecycle hook says it is about.
+/// What a lifecycle hook says it is about.
 const TERMINATING: &str = "autoscaling:EC2_INSTANCE_TERMINATING";
+const LAUNCHING: &str = "autoscaling:EC2_INSTANCE_LAUNCHING";
 const TEST: &str = "autoscaling:TEST_NOTIFICATION";
 
 /// A message that was read.
@@ -114,7 +115,11 @@ fn read_event(event: &Value, parsed: &mut Parsed) -> Result<(), String> {
         }
         ("0", "aws.ec2", "EC2 Instance State-change Notification") => read_state(detail, parsed),
         ("0", "aws.health", "AWS Health Event") => read_health(detail, parsed),
-        ("0", "aws.autoscaling", "EC2 Instance-terminate Lifecycle Action") => read_lifecycle(detail, parsed),
+        (
+            "0",
+            "aws.autoscaling",
+            "EC2 Instance-terminate Lifecycle Action" | "EC2 Instance-launch Lifecycle Action",
+        ) => read_lifecycle(detail, parsed),
         _ => {
             parsed.notice.detail =
                 format!("nothing to do for version {version:?}, source {source:?}, detail-type {detail_type:?}").into();
@@ -170,10 +175,14 @@ fn read_lifecycle(detail: &Value, parsed: &mut Parsed) -> Result<(), String> {
         parsed.notice.detail = format!("a test by Auto Scaling group {group}").into();
         return Ok(());
     }
-    if transition != TERMINATING {
-        parsed.notice.detail = format!("nothing to do for lifecycle transition {transition:?}").into();
-        return Ok(());
-    }
+    let kind = match transition {
+        TERMINATING => NoticeKind::LifecycleAction,
+        LAUNCHING => NoticeKind::LaunchLifecycleAction,
+        _ => {
+            parsed.notice.detail = format!("nothing to do for lifecycle transition {transition:?}").into();
+            return Ok(());
+        }
+    };
     let field = |name: &str| text(detail, "", name).map(str::to_owned);
     let action = LifecycleAction {
         group: field("AutoScalingGroupName")?,
@@ -182,7 +191,7 @@ fn read_lifecycle(detail: &Value, parsed: &mut Parsed) -> Result<(), String> {
         instance_id: field("EC2InstanceId")?,
     };
     let words = format!("hook {} of Auto Scaling group {} waits", action.hook, action.group);
-    take(parsed, NoticeKind::LifecycleAction, &[action.instance_id.as_str()], &words);
+    take(parsed, kind, &[action.instance_id.as_str()], &words);
     parsed.action = Some(action);
     Ok(())
 }

@@ -30,6 +30,12 @@ fn lifecycle() -> Value {
     })
 }
 
+fn launching() -> Value {
+    let mut hook = lifecycle();
+    hook["LifecycleTransition"] = json!("autoscaling:EC2_INSTANCE_LAUNCHING");
+    hook
+}
+
 #[test]
 fn every_kind_is_known_by_its_shape() {
     let ec2 = |detail_type: &str, detail: Value| event("aws.ec2", detail_type, &detail);
@@ -70,7 +76,12 @@ fn every_kind_is_known_by_its_shape() {
             "i-1",
         ),
         (lifecycle(), NoticeKind::LifecycleAction, "i-1"),
-        (event("aws.autoscaling", "EC2 Instance-launch Lifecycle Action", &lifecycle()), NoticeKind::NoOp, ""),
+        (
+            event("aws.autoscaling", "EC2 Instance-launch Lifecycle Action", &launching()),
+            NoticeKind::LaunchLifecycleAction,
+            "i-1",
+        ),
+        (launching(), NoticeKind::LaunchLifecycleAction, "i-1"),
         (event("aws.ec2", "EC2 Fleet State Change", &json!({})), NoticeKind::NoOp, ""),
         (event("aws.s3", "EC2 Spot Instance Interruption Warning", &json!({})), NoticeKind::NoOp, ""),
     ] {
@@ -98,7 +109,7 @@ fn a_warning_says_until_when_and_copies_have_one_id() {
 #[test]
 fn a_lifecycle_action_keeps_what_completing_it_needs() {
     let wrapped = event("aws.autoscaling", "EC2 Instance-terminate Lifecycle Action", &lifecycle());
-    for body in [wrapped, lifecycle()] {
+    for body in [wrapped, lifecycle(), launching()] {
         let action = parse(&message(&body.to_string())).action.unwrap();
         let expected = LifecycleAction {
             group: "group".to_owned(),

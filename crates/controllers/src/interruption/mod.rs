@@ -29,6 +29,7 @@ use crate::resource::{NODE_CLAIMS, NODES};
 use crate::world::{Change, World, claim_provider_id, provider_id};
 use ending::{By, End, Endings};
 use guests::Guests;
+use k8s_openapi::api::core::v1::Node;
 use kerf_api::{NodeClaim, labels};
 use kerf_cloud::{CloudError, Notice, NoticeKind, OfferingKey};
 use kerf_model::{CapacityType, Labels, Text, TypeName, UnixMillis};
@@ -145,12 +146,27 @@ impl Interruption {
             self.post.acknowledge(notice.id, [notice.receipt]);
             return;
         }
+        if notice.kind == NoticeKind::LaunchLifecycleAction {
+            return self.welcome(notice, desk);
+        }
         let awaits = self.act(&notice, desk);
         let case = Case { receipts: [notice.receipt].into(), awaits };
         if case.awaits.is_empty() {
             self.post.acknowledge(notice.id, case.receipts);
         } else {
             self.cases.insert(notice.id, case);
+        }
+    }
+
+    /// A group waits for its instance to be of use: once its node is ready the group may go on. Until then, or where the instance
+    /// is none of this cluster's, the notice is left where it is and comes again.
+    fn welcome(&mut self, notice: Notice, desk: &Desk<'_>) {
+        let nodes = notice.instances.iter().flat_map(|instance| self.nodes.get(instance).into_iter().flatten());
+        let mut nodes = nodes.filter_map(|name| desk.world.nodes.get(name));
+        if nodes.any(|node| is_ready(node)) {
+            self.post.acknowledge(notice.id, [notice.receipt]);
+        } else {
+            tracing::debug!(controller = NAME, id = &*notice.id, detail = &*notice.detail, "its node is not ready yet");
         }
     }
 
@@ -254,6 +270,11 @@ fn act_on_guest(guests: &mut Guests, notice: &Notice, name: &Text, desk: &mut De
     );
     guests.ask(name, notice.until_ms.map(UnixMillis), desk.now);
     Some(Awaited::Guest(name.clone()))
+}
+
+fn is_ready(node: &Node) -> bool {
+    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 /// Nobody should buy the same again right now.

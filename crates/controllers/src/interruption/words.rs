@@ -28,7 +28,7 @@ pub(super) fn event(notice: &Notice, about: About) -> Option<Event> {
         NoticeKind::InstanceTerminated | NoticeKind::LifecycleAction => {
             (true, "InstanceTerminating", format!("Instance is terminating: {}", notice.detail))
         }
-        NoticeKind::NoOp => return None,
+        NoticeKind::LaunchLifecycleAction | NoticeKind::NoOp => return None,
     };
     Some(if is_warning { Event::warning(about, reason, message) } else { Event::normal(about, reason, message) })
 }
@@ -67,6 +67,7 @@ mod tests {
             assert_eq!((was_warning, told.as_str()), (is_warning, reason), "{kind:?}");
         }
         assert_eq!(told(NoticeKind::NoOp), None);
+        assert_eq!(told(NoticeKind::LaunchLifecycleAction), None, "nothing happens to the instance");
         assert!(told(NoticeKind::SpotInterrupted).unwrap().2.ends_with("by 1970-01-01T00:02:00Z"));
         assert!(told(NoticeKind::ScheduledChange).unwrap().2.contains("AWS_EC2_MAINTENANCE"));
     }

@@ -1,8 +1,8 @@
 //! The queue: bursts, copies, garbage, kills, nodes of others, and a queue that is not there.
 
 use crate::stage::{
-    Mail, add_guest, claim_path, instance_of, is_going, lifecycle_hook, mailed, metric, n_running, populate, setup,
-    spot_warning, state_change, status_of,
+    Mail, add_guest, claim_path, instance_of, is_going, launch_hook, lifecycle_hook, mailed, metric, n_running,
+    populate, setup, spot_warning, state_change, status_of,
 };
 use kerf_controllers::Duty;
 use kerf_controllers::interruption::Interruption;
@@ -178,6 +178,22 @@ fn a_node_of_others_is_cordoned_and_drained_before_its_group_may_go_on() {
     assert!(scene.pods().is_empty());
     assert_eq!(mail.aws().count("autoscaling:CompleteLifecycleAction"), 1, "however often the message came");
     assert!(scene.get("/api/v1/nodes/guest").is_some(), "the machine is not ours to end");
+}
+
+#[test]
+fn a_group_that_waits_for_its_new_instance_may_go_on_once_the_node_is_ready() {
+    let (mut scene, mail) = mailed(setup());
+    mail.send(launch_hook("i-guest"));
+    mail.send(launch_hook("i-of-another-cluster"));
+    scene.run_for(60);
+    assert_eq!(mail.n_left(), 2, "nobody knows the node yet");
+    assert_eq!(mail.aws().count("autoscaling:CompleteLifecycleAction"), 0);
+    add_guest(&mut scene, "guest", "i-guest");
+    scene.run_until("the hook to be completed", 60, |_| mail.n_left() == 1);
+    assert_eq!(mail.aws().count("autoscaling:CompleteLifecycleAction"), 1);
+    scene.run_for(60);
+    assert_eq!(mail.n_left(), 1, "what is not ours to judge is left to time out");
+    assert!(scene.get("/api/v1/nodes/guest").unwrap()["spec"]["unschedulable"].is_null(), "it was only welcomed");
 }
 
 #[test]

@@ -391,6 +391,11 @@ pub(crate) fn lifecycle_hook(instance: &str) -> String {
     .to_string()
 }
 
+/// The same about an instance that its group has launched.
+pub(crate) fn launch_hook(instance: &str) -> String {
+    lifecycle_hook(instance).replace("EC2_INSTANCE_TERMINATING", "EC2_INSTANCE_LAUNCHING")
+}
+
 /// The sum of all series whose name and labels contain every part.
 pub(crate) fn metric(scene: &Rehearsal, parts: &[&str]) -> f64 {
     let page = scene.operator().metrics().render();
