@@ -32,6 +32,7 @@ use crate::run::settings::{Sources, environment};
 use anyhow::bail;
 use clap::{Args, Subcommand, ValueEnum};
 use kerf_cloud_aws::settings::Settings;
+use kerf_model::MinValuesPolicy;
 use report::Report;
 use serde_json::Value;
 use std::io::Write;
@@ -126,7 +127,7 @@ fn settings(arguments: &CheckArguments) -> anyhow::Result<Settings> {
     if !problems.is_empty() {
         bail!("cannot check like this:\n  {}", problems.join("\n  "));
     }
-    let mut settings = given.of_provider(&kerf_controllers::Gates::default());
+    let mut settings = given.of_provider(&kerf_controllers::Gates::default(), MinValuesPolicy::Strict);
     settings.kubernetes_version = arguments.kubernetes_version.clone().unwrap_or_default();
     Ok(settings)
 }

@@ -25,7 +25,7 @@ pub(super) async fn start(
 ) -> anyhow::Result<Arc<dyn CloudProvider>> {
     let sdk = connect_sdk(version).await?;
     metrics.attach("aws calls", Arc::new(Counted(Arc::clone(sdk.calls()))));
-    let mut wanted = settings.aws.of_provider(&settings.gates);
+    let mut wanted = settings.aws.of_provider(&settings.gates, settings.min_values);
     wanted.region = sdk.region().to_owned();
     let seen = look(settings, caller).await?;
     let found = discover(&sdk, wanted, &seen).await?;

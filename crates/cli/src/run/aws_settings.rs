@@ -3,6 +3,7 @@
 use super::aws_arguments::AwsArguments;
 use super::gates::parse_bool;
 use super::settings::Sources;
+use kerf_model::MinValuesPolicy;
 use std::time::Duration;
 
 /// A look-up that counts for less than this asks AWS more often than it answers.
@@ -109,7 +110,11 @@ impl AwsSettings {
     }
 
     /// As the provider takes them. What only the cluster and AWS know (version, addresses) is filled in when they have been asked.
-    pub(crate) fn of_provider(&self, gates: &kerf_controllers::Gates) -> kerf_cloud_aws::settings::Settings {
+    pub(crate) fn of_provider(
+        &self,
+        gates: &kerf_controllers::Gates,
+        min_values: MinValuesPolicy,
+    ) -> kerf_cloud_aws::settings::Settings {
         let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         let span = |ms: i64| Duration::from_millis(ms.unsigned_abs());
         kerf_cloud_aws::settings::Settings {
@@ -128,6 +133,7 @@ impl AwsSettings {
             has_reserved_capacity: gates.reserved_capacity,
             has_node_class_cel: self.has_node_class_cel,
             has_node_overlay: gates.node_overlay,
+            has_strict_min_values: min_values == MinValuesPolicy::Strict,
             ..kerf_cloud_aws::settings::Settings::default()
         }
     }
@@ -201,10 +207,13 @@ mod tests {
     fn a_name_is_all_that_is_needed() {
         let (settings, warnings) = resolve(&[("CLUSTER_NAME", "demo")]);
         assert!(settings.problems().is_empty() && warnings.is_empty());
-        let of_provider = settings.of_provider(&kerf_controllers::Gates::default());
+        let of_provider = settings.of_provider(&kerf_controllers::Gates::default(), MinValuesPolicy::Strict);
         assert_eq!((of_provider.cluster_name.as_str(), of_provider.cluster_endpoint.as_deref()), ("demo", None));
         assert_eq!((of_provider.interruption_queue, of_provider.ami_refresh), (None, Duration::from_secs(60)));
         assert!(of_provider.has_reserved_capacity && !of_provider.has_node_class_cel);
+        assert!(of_provider.has_strict_min_values);
+        let lenient = settings.of_provider(&kerf_controllers::Gates::default(), MinValuesPolicy::BestEffort);
+        assert!(!lenient.has_strict_min_values, "--min-values-policy reaches the launch");
     }
 
     #[test]
