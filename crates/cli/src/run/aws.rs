@@ -7,10 +7,13 @@ use super::settings::Settings;
 use anyhow::Context;
 use kerf_cloud::{CloudProvider, InUse};
 use kerf_cloud_aws::cloud::AwsCloud;
-use kerf_cloud_aws::sdk::calls::Calls;
+use kerf_cloud_aws::sdk::calls::{Calls, Took};
 use kerf_cloud_aws::sdk::{Connection, Sdk};
 use kerf_cloud_aws::wire::Aws;
-use kerf_controllers::metrics::families::{AWS_SDK_GO_REQUEST_ATTEMPT_TOTAL, AWS_SDK_GO_REQUEST_TOTAL};
+use kerf_controllers::metrics::families::{
+    AWS_SDK_GO_REQUEST_ATTEMPT_DURATION_SECONDS, AWS_SDK_GO_REQUEST_ATTEMPT_TOTAL, AWS_SDK_GO_REQUEST_DURATION_SECONDS,
+    AWS_SDK_GO_REQUEST_RETRY_COUNT, AWS_SDK_GO_REQUEST_TOTAL,
+};
 use kerf_controllers::metrics::{Metrics, Page, Source};
 use kerf_controllers::shell::Caller;
 use kerf_model::UnixMillis;
@@ -25,6 +28,8 @@ pub(super) async fn start(
 ) -> anyhow::Result<Arc<dyn CloudProvider>> {
     let sdk = connect_sdk(version).await?;
     metrics.attach("aws calls", Arc::new(Counted(Arc::clone(sdk.calls()))));
+    let watched = Arc::clone(metrics);
+    sdk.calls().listen(move |took| observe(&watched, took));
     let mut wanted = settings.aws.of_provider(&settings.gates, settings.min_values);
     wanted.region = sdk.region().to_owned();
     let seen = look(settings, caller).await?;
@@ -67,6 +72,22 @@ async fn look(settings: &Settings, caller: &Caller) -> anyhow::Result<Seen> {
         false => Vec::new(),
     };
     Ok(Seen { version, dns, authority })
+}
+
+/// How long AWS took, on the metrics page.
+fn observe(metrics: &Metrics, took: &Took) {
+    let (Took::Attempt { call, .. } | Took::Request { call, .. }) = took;
+    let status = call.status.to_string();
+    let labels = [call.service.as_str(), &call.operation, &status];
+    match took {
+        Took::Attempt { seconds, .. } => {
+            metrics.observe(&AWS_SDK_GO_REQUEST_ATTEMPT_DURATION_SECONDS, &labels, *seconds);
+        }
+        Took::Request { seconds, n_retries, .. } => {
+            metrics.observe(&AWS_SDK_GO_REQUEST_DURATION_SECONDS, &labels, *seconds);
+            metrics.observe(&AWS_SDK_GO_REQUEST_RETRY_COUNT, &labels[..2], f64::from(*n_retries));
+        }
+    }
 }
 
 /// What the SDK has sent, on the metrics page.

@@ -43,7 +43,7 @@ impl Sdk {
 
     fn from_config(config: &SdkConfig, region: String, clock: Arc<dyn Clock>) -> Self {
         let calls = Arc::new(Calls::default());
-        let counter = Counter(calls.clone());
+        let counter = Counter { calls: calls.clone(), clock: clock.clone() };
         // Each service has a builder of its own type, with the same method.
         macro_rules! client {
             ($service:ident) => {

@@ -5,10 +5,12 @@
 use crate::{REGION, Stage};
 use kerf_cloud::aws::TypeFacts;
 use kerf_cloud_aws::advice::{self, Expected};
+use kerf_cloud_aws::sdk::calls::Took;
 use kerf_cloud_aws::wire::*;
 use kerf_e2e::aws::policies::{self, Cluster};
 use kerf_e2e::control_plane::build;
 use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
 
 const CLUSTER: Cluster<'static> = Cluster { name: "demo", region: REGION };
 const STANDARD: &str = "/aws/service/eks/optimized-ami/1.35/amazon-linux-2023/x86_64/standard/recommended/image_id";
@@ -344,8 +346,22 @@ fn d3_33_a_call_as_the_node_is_told_apart_through_sts() {
 fn a_throttled_call_is_tried_again_and_counted() {
     let Some(stage) = Stage::for_calls() else { return };
     stage.account.fail("ec2:DescribeSubnets", "RequestLimitExceeded", "slow down", 503, Some(1)).unwrap();
+    let told: Arc<Mutex<Vec<Took>>> = Arc::default();
+    let heard = told.clone();
+    stage.sdk.calls().listen(move |took| heard.lock().unwrap().push(took.clone()));
     let found = stage.run(stage.sdk.describe_subnets(vec![Filter::tag("karpenter.sh/discovery", "demo")])).unwrap();
     assert_eq!(found.len(), 3);
+    let told = told.lock().unwrap().clone();
+    let [
+        Took::Attempt { call: busy, .. },
+        Took::Attempt { call: served, .. },
+        Took::Request { call, seconds, n_retries },
+    ] = &told[..]
+    else {
+        panic!("{told:?}")
+    };
+    assert_eq!((busy.status, served.status, call.status, *n_retries), (503, 200, 200, 1));
+    assert!(*seconds > 0.0, "there was a wait before the second attempt");
     let attempts = stage.sdk.calls().attempts();
     let count = |status: u16| {
         let of = attempts.iter().filter(|(call, _)| call.operation == "DescribeSubnets" && call.status == status);
