@@ -6,7 +6,8 @@ use crate::events::timestamp;
 use crate::operator::Operator;
 use crate::record::Decision;
 use crate::world::World;
-use kerf_model::{Launch, Money, PodId, Refusal, Step};
+use kerf_api::labels::NODE_POOL;
+use kerf_model::{Launch, Money, PodId, Refusal, Step, Why};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
@@ -223,7 +224,10 @@ fn of_pool(operator: &Operator, name: &str) -> Option<Explanation> {
         for (pod, refusal) in &decision.report.refused {
             let verdict =
                 refusal.verdicts.iter().find(|verdict| verdict.pool.as_ref().is_some_and(|p| p.as_str() == name));
-            let Some(verdict) = verdict.filter(|_| !told_of.contains(&std::sync::Arc::as_ptr(refusal))) else {
+            // Who asked for another pool by name is no matter of this one.
+            let is_ours = |why: &Why| !matches!(why, Why::RequirementsClash { key, .. } if **key == *NODE_POOL);
+            let is_new = !told_of.contains(&std::sync::Arc::as_ptr(refusal));
+            let Some(verdict) = verdict.filter(|verdict| is_new && is_ours(&verdict.why)) else {
                 continue;
             };
             told_of.push(std::sync::Arc::as_ptr(refusal));
