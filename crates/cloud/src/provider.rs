@@ -364,6 +364,19 @@ pub struct ClassStatus {
     pub again_after: Option<Duration>,
 }
 
+#[cfg(any(test, feature = "testing"))]
+impl ClassStatus {
+    /// What the operator makes of it, for tests that have none: the class as it is stored afterwards.
+    pub fn write_into(&self, class: &mut Value) {
+        for (field, value) in self.status.as_object().into_iter().flatten() {
+            class["status"][field] = value.clone();
+        }
+        for (key, value) in &self.annotations {
+            class["metadata"]["annotations"][&**key] = Value::from(&**value);
+        }
+    }
+}
+
 /// A condition of a node that calls for repair.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RepairPolicy {

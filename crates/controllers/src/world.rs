@@ -343,6 +343,12 @@ pub fn provider_id(node: &Node) -> Option<&str> {
     node.spec.as_ref()?.provider_id.as_deref().filter(|id| !id.is_empty())
 }
 
+/// Whether its kubelet says so.
+pub fn is_ready(node: &Node) -> bool {
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
 /// `status.providerID`, where it is set.
 pub fn claim_provider_id(claim: &NodeClaim) -> Option<&str> {
     claim.status.as_ref()?.provider_id.as_deref().filter(|id| !id.is_empty())

@@ -165,12 +165,7 @@ impl Stage {
     /// What the operator does with a class: asks, and writes down.
     pub(crate) fn resolve(&mut self) {
         let found = self.wait(self.cloud.resolve_class(Arc::new(self.class.clone()))).unwrap();
-        for (field, value) in found.status.as_object().into_iter().flatten() {
-            self.class["status"][field] = value.clone();
-        }
-        for (key, value) in &found.annotations {
-            self.class["metadata"]["annotations"][&**key] = json!(&**value);
-        }
+        found.write_into(&mut self.class);
         let ready = self.class["status"]["conditions"].as_array().unwrap().iter().find(|one| one["type"] == "Ready");
         assert_eq!(ready.unwrap()["status"], "True", "{:#}", self.class["status"]["conditions"]);
     }

@@ -2,7 +2,7 @@
 
 use super::commands::Commands;
 use super::marks;
-use crate::world::World;
+use crate::world::{World, is_ready};
 use jiff::Timestamp;
 use kerf_api::budget::BudgetError;
 use kerf_api::{Disruption, DisruptionReason, NodePool, labels};
@@ -66,7 +66,7 @@ impl Ledger {
             count.n_nodes += 1;
             if is_rebooting || commands.contains(name) || marks::is_leaving(claim, Some(node)) {
                 count.n_leaving += 1;
-            } else if !marks::is_ready(node) {
+            } else if !is_ready(node) {
                 count.n_unready += 1;
             }
         }

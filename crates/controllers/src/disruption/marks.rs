@@ -38,11 +38,6 @@ pub(crate) fn is_true(claim: &NodeClaim, kind: &str) -> bool {
     stored(claim).iter().any(|condition| condition.type_ == kind && condition.status == "True")
 }
 
-pub(crate) fn is_ready(node: &Node) -> bool {
-    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
-}
-
 /// Somebody has asked for its end: the claim's, or the node's.
 pub(crate) fn is_leaving(claim: &NodeClaim, node: Option<&Node>) -> bool {
     claim.metadata.deletion_timestamp.is_some() || node.is_some_and(|node| node.metadata.deletion_timestamp.is_some())

@@ -26,10 +26,9 @@ use crate::metrics::families;
 use crate::options::Rebalance;
 use crate::queue::earlier;
 use crate::resource::{NODE_CLAIMS, NODES};
-use crate::world::{Change, World, claim_provider_id, provider_id};
+use crate::world::{Change, World, claim_provider_id, is_ready, provider_id};
 use ending::{By, End, Endings};
 use guests::Guests;
-use k8s_openapi::api::core::v1::Node;
 use kerf_api::{NodeClaim, labels};
 use kerf_cloud::{CloudError, Notice, NoticeKind, OfferingKey};
 use kerf_model::{CapacityType, Labels, Text, TypeName, UnixMillis};
@@ -270,11 +269,6 @@ fn act_on_guest(guests: &mut Guests, notice: &Notice, name: &Text, desk: &mut De
     );
     guests.ask(name, notice.until_ms.map(UnixMillis), desk.now);
     Some(Awaited::Guest(name.clone()))
-}
-
-fn is_ready(node: &Node) -> bool {
-    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 /// Nobody should buy the same again right now.

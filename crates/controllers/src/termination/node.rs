@@ -11,7 +11,7 @@ use crate::events::{About, Event, QUIET_MS, timestamp};
 use crate::metrics::families;
 use crate::queue::{Queue, earlier};
 use crate::resource::{NODE_CLAIMS, NODES};
-use crate::world::{Change, World, claim_provider_id, provider_id};
+use crate::world::{Change, World, claim_provider_id, is_ready, provider_id};
 use crate::write;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -425,11 +425,6 @@ fn is_ours(node: &Node, claim: Option<&NodeClaim>, cloud: &dyn CloudProvider) ->
         let key = format!("{}/{}", class.group, class.kind.to_lowercase());
         labels.is_some_and(|labels| labels.contains_key(&key))
     })
-}
-
-fn is_ready(node: &Node) -> bool {
-    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 /// When the claim says that everything must be over.

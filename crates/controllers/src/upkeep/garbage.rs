@@ -1,13 +1,13 @@
 //! Claims whose machine is gone without a word: somebody ended it by hand, or the cloud took it.
 
-use super::{BACKOFF_MS, again, is_ready};
+use super::{BACKOFF_MS, again};
 use crate::desk::Desk;
 use crate::duty::Duty;
 use crate::errand::{CloudAnswer, CloudCall, Outcome};
 use crate::lifecycle::{is_managed, removal};
 use crate::queue::Queue;
 use crate::resource::NODE_CLAIMS;
-use crate::world::{Change, World, claim_provider_id};
+use crate::world::{Change, World, claim_provider_id, is_ready};
 use crate::write;
 use kerf_api::NodeClaim;
 use kerf_cloud::Instance;

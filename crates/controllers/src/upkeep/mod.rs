@@ -24,7 +24,6 @@ pub use pod_events::PodEvents;
 
 use crate::errand::ApiFailure;
 use crate::queue::Queue;
-use k8s_openapi::api::core::v1::Node;
 use kerf_model::{Text, UnixMillis};
 
 /// All of them.
@@ -49,9 +48,4 @@ fn again(queue: &mut Queue<Text>, key: &Text, failure: &ApiFailure, controller: 
         tracing::error!(controller, name = &**key, error = %failure, "a write failed");
         queue.retry(key.clone(), now);
     }
-}
-
-fn is_ready(node: &Node) -> bool {
-    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
