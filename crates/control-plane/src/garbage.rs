@@ -6,6 +6,8 @@
 //! orphan       the owner waits, being deleted ─▶ dependents forget it; then `orphan` leaves the owner
 //! ```
 
+use std::borrow::Borrow;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -16,16 +18,24 @@ use crate::drive::Controller;
 use crate::hands::Hands;
 use crate::kind::Resource;
 use crate::rest::Write;
+use crate::shared::Shared;
 use crate::state::{State, set_meta, unset_meta};
 use crate::store::{Change, ChangeKind, Key, Owner, ResourceId, Stored};
 
 /// Where an object is.
 type Place = (ResourceId, Key);
 
+/// An object that is there, found by its uid.
+#[derive(Debug)]
+struct Living {
+    resource: Arc<ResourceId>,
+    stored: Arc<Stored>,
+}
+
 #[derive(Debug, Default)]
 pub struct GarbageCollector {
-    /// The uid of every living object, and where it is.
-    living: BTreeMap<String, Place>,
+    living: BTreeSet<Living>,
+    resources: Shared<ResourceId>,
     /// Dependents by the uid of their owner.
     dependents: BTreeMap<String, BTreeSet<Place>>,
     /// Objects with owners that may be gone.
@@ -52,7 +62,7 @@ impl Controller for GarbageCollector {
         }
         let uid = &change.object.uid;
         if change.kind == ChangeKind::Deleted {
-            self.living.remove(uid);
+            self.living.remove(uid.as_str());
             self.doubtful.remove(&place);
             self.waiting.remove(&place);
             if let Some(left) = self.dependents.get(uid) {
@@ -60,7 +70,8 @@ impl Controller for GarbageCollector {
             }
             return;
         }
-        self.living.insert(uid.clone(), place.clone());
+        let resource = self.resources.share(Arc::new(change.resource.clone()));
+        self.living.replace(Living { resource, stored: Arc::clone(&change.object) });
         for owner in &change.object.owners {
             self.dependents.entry(owner.uid.clone()).or_default().insert(place.clone());
             self.look_at_owner(owner);
@@ -91,8 +102,8 @@ impl Controller for GarbageCollector {
 
 impl GarbageCollector {
     fn look_at_owner(&mut self, owner: &Owner) {
-        if let Some(place) = self.living.get(&owner.uid) {
-            self.waiting.insert(place.clone());
+        if let Some(living) = self.living.get(owner.uid.as_str()) {
+            self.waiting.insert(living.place());
         }
     }
 
@@ -104,7 +115,7 @@ impl GarbageCollector {
         }
         let (mut solid, mut waiting, mut gone) = (Vec::new(), Vec::new(), Vec::new());
         for owner in &live.owners {
-            match self.living.get(&owner.uid).and_then(|place| find(state, place)) {
+            match self.living.get(owner.uid.as_str()).and_then(|living| find(state, &living.place())) {
                 None => gone.push(owner.uid.clone()),
                 Some((_, stored)) if stored.is_deleting && has_finalizer(&stored.value(), "foregroundDeletion") => {
                     waiting.push(owner.uid.clone());
@@ -161,6 +172,38 @@ impl GarbageCollector {
         }
     }
 }
+
+impl Living {
+    fn place(&self) -> Place {
+        (ResourceId::clone(&self.resource), self.stored.key.clone())
+    }
+}
+
+impl Borrow<str> for Living {
+    fn borrow(&self) -> &str {
+        &self.stored.uid
+    }
+}
+
+impl Ord for Living {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.stored.uid.cmp(&other.stored.uid)
+    }
+}
+
+impl PartialOrd for Living {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Living {
+    fn eq(&self, other: &Self) -> bool {
+        self.stored.uid == other.stored.uid
+    }
+}
+
+impl Eq for Living {}
 
 fn find(state: &State, (id, key): &Place) -> Option<(Arc<Resource>, Arc<Stored>)> {
     let resource = state.catalog.of_plural(&id.group, &id.plural)?;

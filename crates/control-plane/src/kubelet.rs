@@ -19,6 +19,7 @@ use k8s_openapi::api::core::v1::{Node, ObjectReference, Taint};
 
 use crate::drive::Controller;
 use crate::hands::{Event, Hands};
+use crate::shared::Shared;
 use crate::store::{Change, ChangeKind, Key, Stored};
 
 mod admission;
@@ -51,6 +52,7 @@ use agenda::Agenda;
 use amount::{Amounts, amounts};
 use life::{Images, Life};
 use node::{FAKE, Health};
+use script::Script;
 
 /// How the kubelets of a cluster behave.
 #[derive(Clone, Debug)]
@@ -90,6 +92,8 @@ pub struct Kubelets {
     to_do: VecDeque<Key>,
     is_to_do: BTreeSet<Key>,
     agenda: Agenda<Due>,
+    scripts: Shared<Script>,
+    requests: Shared<Amounts>,
     n_nodes_seen: u32,
     n_pods_seen: u32,
 }
@@ -136,7 +140,7 @@ struct Home {
     node: String,
     uid: String,
     life: Life,
-    requests: Amounts,
+    requests: Arc<Amounts>,
     ports: Vec<Port>,
     pod_ip: String,
     volumes: Vec<String>,
@@ -169,6 +173,8 @@ impl Kubelets {
             to_do: VecDeque::new(),
             is_to_do: BTreeSet::new(),
             agenda: Agenda::default(),
+            scripts: Shared::default(),
+            requests: Shared::default(),
             n_nodes_seen: 0,
             n_pods_seen: 0,
         }

@@ -44,6 +44,7 @@ pub mod selector;
 mod serve;
 pub mod server;
 pub mod service;
+mod shared;
 pub mod state;
 pub mod store;
 pub mod table;

@@ -258,7 +258,7 @@ impl Controller for Scheduler {
                 if change.kind == ChangeKind::Deleted {
                     self.cluster.remove(group, plural, &change.object.key);
                 } else {
-                    self.cluster.put(group, plural, &change.object.json);
+                    self.cluster.put(group, plural, &change.object.json());
                 }
                 self.news.kinds.extend(match (group, plural) {
                     ("", "persistentvolumeclaims" | "persistentvolumes") | ("storage.k8s.io", _) => Some(Kind::Storage),

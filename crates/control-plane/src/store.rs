@@ -2,35 +2,61 @@
 //!
 //! ```text
 //! put / remove ──▶ Shelf (one per resource): key ─▶ Arc<Stored>         lists hand out the Arcs, watches share the bytes
-//!                     └─▶ log: the last changes, each with what was before    watch from a revision, lists of the past
+//!                     ├─▶ log: the last changes, each with what was before    watch from a revision, lists of the past
+//!                     └─▶ pack: what the last few hundred changes left alone      a tenth of its JSON
 //! ```
 //!
-//! An object is kept as bytes, not as a tree: a list is a concatenation, twenty watchers share one line, and ten thousand
-//! pods are as large as their JSON. What selectors, owners and the garbage collector ask for stands beside the bytes.
+//! An object is kept as bytes, not as a tree: a list is a concatenation, and twenty watchers share one line. What selectors,
+//! owners and the garbage collector ask for stands beside the bytes.
+
+mod pack;
+mod pairs;
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Bound;
-use std::sync::Arc;
+use std::ops::{Bound, Deref};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tokio::sync::mpsc::UnboundedSender;
+
+use pack::{Packed, Packer};
+pub use pairs::Pairs;
 
 /// Changes kept per resource for watches that come back and for lists that go on. A watch that asks for older ones is told
 /// `410 Gone`, and lists anew.
 const LOG_MAX: usize = 4096;
 
-/// Where an object is, within its resource. The namespace is empty for cluster scope. Ordered as the real server lists.
+/// An object is packed when so many changes of its resource came after it: those who care have seen it by then.
+const PACKED_AFTER: usize = 512;
+
+/// Where an object is, within its resource. Ordered as the real server lists. Every controller keeps the keys of what it looks
+/// after: copies share their texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Key {
+pub struct Key(Arc<Names>);
+
+#[derive(Debug, Default, PartialEq, Eq, Hash)]
+pub struct Names {
+    /// Empty for cluster scope.
     pub namespace: String,
     pub name: String,
+}
+
+impl Deref for Key {
+    type Target = Names;
+
+    fn deref(&self) -> &Names {
+        &self.0
+    }
 }
 
 impl Ord for Key {
     /// As the texts `namespace/name`: `a-b` comes before `a`, because a dash comes before a slash.
     fn cmp(&self, other: &Self) -> Ordering {
+        if Arc::ptr_eq(&self.0, &other.0) {
+            return Ordering::Equal;
+        }
         if self.namespace == other.namespace {
             return self.name.cmp(&other.name);
         }
@@ -63,15 +89,21 @@ pub struct Stored {
     pub key: Key,
     pub revision: u64,
     /// The whole object, as served.
-    pub json: Bytes,
+    form: Mutex<Form>,
     /// The bytes after the opening brace that say `kind` and `apiVersion`. Lists of built-in kinds leave them out.
     head: usize,
     pub uid: String,
-    pub labels: Vec<(String, String)>,
+    pub labels: Pairs,
     pub owners: Vec<Owner>,
     /// What field selectors may ask for beside name and namespace: `spec.nodeName`, `status.phase`…
-    pub fields: Vec<(String, String)>,
+    pub fields: Pairs,
     pub is_deleting: bool,
+}
+
+#[derive(Debug)]
+enum Form {
+    Plain(Bytes),
+    Packed(Packed),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,26 +116,35 @@ pub struct Owner {
 }
 
 impl Stored {
+    /// The whole object, as served.
+    #[must_use]
+    pub fn json(&self) -> Bytes {
+        match &*self.form() {
+            Form::Plain(json) => json.clone(),
+            Form::Packed(packed) => packed.unpack(),
+        }
+    }
+
     /// The object as a tree.
     #[must_use]
     pub fn value(&self) -> Value {
-        serde_json::from_slice(&self.json).expect("what is stored was serialised here")
+        serde_json::from_slice(&self.json()).expect("what is stored was serialised here")
     }
 
     /// The object as a type of k8s-openapi. None when it does not have that shape.
     #[must_use]
     pub fn read<T: serde::de::DeserializeOwned>(&self) -> Option<T> {
-        serde_json::from_slice(&self.json).ok()
+        serde_json::from_slice(&self.json()).ok()
     }
 
     #[must_use]
     pub fn label(&self, key: &str) -> Option<&str> {
-        self.labels.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+        self.labels.get(key)
     }
 
     #[must_use]
     pub fn field(&self, path: &str) -> Option<&str> {
-        self.fields.iter().find(|(name, _)| name == path).map(|(_, value)| value.as_str())
+        self.fields.get(path)
     }
 }
 
@@ -130,6 +171,7 @@ pub enum ChangeKind {
 struct Shelf {
     objects: BTreeMap<Key, Arc<Stored>>,
     log: VecDeque<Arc<Change>>,
+    packer: Packer,
     /// Changes up to here have left the log.
     forgotten: u64,
 }
@@ -212,13 +254,7 @@ impl Store {
     }
 
     /// Keeps an object under the next revision, which it learns in its metadata.
-    pub fn put(
-        &mut self,
-        resource: &ResourceId,
-        key: Key,
-        object: &mut Value,
-        fields: Vec<(String, String)>,
-    ) -> Arc<Stored> {
+    pub fn put(&mut self, resource: &ResourceId, key: Key, object: &mut Value, fields: Pairs) -> Arc<Stored> {
         self.revision += 1;
         let stored = Arc::new(Stored::new(key.clone(), self.revision, object, fields));
         let before = self.shelf(resource).objects.insert(key, Arc::clone(&stored));
@@ -258,6 +294,9 @@ impl Store {
         let change = Arc::new(Change { resource: resource.clone(), revision: object.revision, kind, object, before });
         let shelf = self.shelf(resource);
         shelf.log.push_back(Arc::clone(&change));
+        if let Some(old) = shelf.log.len().checked_sub(PACKED_AFTER).and_then(|index| shelf.log.get(index)) {
+            old.object.pack(&mut shelf.packer);
+        }
         if shelf.log.len() > LOG_MAX
             && let Some(oldest) = shelf.log.pop_front()
         {
@@ -280,10 +319,6 @@ fn in_namespace<'a>(
         .range((from, Bound::Unbounded))
         .map(|(_, stored)| stored)
         .take_while(move |stored| namespace.is_empty() || stored.key.namespace == namespace)
-}
-
-fn pairs(map: &Map<String, Value>) -> Vec<(String, String)> {
-    map.iter().map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect()
 }
 
 /// The object's bytes with `kind` and `apiVersion` first, and how many bytes those take after the brace.
@@ -320,14 +355,14 @@ fn serialise(object: &Value) -> (Bytes, usize) {
 impl Stored {
     /// What is kept of an object. It learns its revision in its metadata.
     #[must_use]
-    pub fn new(key: Key, revision: u64, object: &mut Value, fields: Vec<(String, String)>) -> Self {
+    pub fn new(key: Key, revision: u64, object: &mut Value, fields: Pairs) -> Self {
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.insert("resourceVersion".to_owned(), Value::String(revision.to_string()));
         }
         let (json, head) = serialise(object);
         let metadata = &object["metadata"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let labels = metadata["labels"].as_object().map(pairs).unwrap_or_default();
+        let labels = metadata["labels"].as_object().map(Pairs::of).unwrap_or_default();
         let owners = metadata["ownerReferences"].as_array().into_iter().flatten().map(|owner| Owner {
             api_version: text(&owner["apiVersion"]),
             kind: text(&owner["kind"]),
@@ -338,7 +373,7 @@ impl Stored {
         Self {
             key,
             revision,
-            json,
+            form: Mutex::new(Form::Plain(json)),
             head,
             uid: text(&metadata["uid"]),
             labels,
@@ -357,8 +392,20 @@ impl Stored {
 
     /// The bytes inside the braces without `kind` and `apiVersion`.
     #[must_use]
-    pub fn headless(&self) -> &[u8] {
-        self.json.get(1 + self.head..).unwrap_or_default()
+    pub fn headless(&self) -> Bytes {
+        let json = self.json();
+        json.slice((1 + self.head).min(json.len())..)
+    }
+
+    fn pack(&self, packer: &mut Packer) {
+        let mut form = self.form();
+        if let Form::Plain(json) = &*form {
+            *form = Form::Packed(packer.pack(json));
+        }
+    }
+
+    fn form(&self) -> MutexGuard<'_, Form> {
+        self.form.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -372,7 +419,7 @@ impl ResourceId {
 impl Key {
     #[must_use]
     pub fn new(namespace: &str, name: &str) -> Self {
-        Self { namespace: namespace.to_owned(), name: name.to_owned() }
+        Self(Arc::new(Names { namespace: namespace.to_owned(), name: name.to_owned() }))
     }
 }
 
@@ -391,7 +438,7 @@ mod tests {
             "kind": "Pod", "apiVersion": "v1",
             "metadata": { "name": name, "namespace": namespace, "labels": { "size": size.to_string() } },
         });
-        store.put(&pods(), Key::new(namespace, name), &mut object, Vec::new())
+        store.put(&pods(), Key::new(namespace, name), &mut object, Pairs::default())
     }
 
     fn names(objects: &[Arc<Stored>]) -> Vec<String> {
@@ -399,12 +446,31 @@ mod tests {
     }
 
     #[test]
+    fn what_has_long_been_left_alone_reads_lists_and_returns_as_it_was() {
+        let mut store = Store::default();
+        let first = put(&mut store, "a", "one", 1);
+        let text = first.json();
+        let n_others = u32::try_from(PACKED_AFTER).unwrap();
+        for size in 0..n_others {
+            put(&mut store, "a", "other", size);
+        }
+        assert!(matches!(&*first.form(), Form::Packed(_)));
+        assert_eq!(first.json(), text);
+        assert_eq!(first.value()["metadata"]["labels"]["size"], "1");
+        assert_eq!(names(&store.list_at(&pods(), "a", 1).unwrap()), ["a/one"]);
+        put(&mut store, "a", "one", 2);
+        let changes = store.changes_after(&pods(), 0).unwrap();
+        assert_eq!(changes[0].object.json(), text);
+        assert!(store.get(&pods(), &Key::new("a", "one")).unwrap().json().ends_with(b"}"));
+    }
+
+    #[test]
     fn an_object_knows_its_revision_and_lists_without_its_head() {
         let mut store = Store::default();
         let stored = put(&mut store, "a", "one", 1);
         assert_eq!(stored.value()["metadata"]["resourceVersion"], "1");
-        assert!(stored.json.starts_with(br#"{"kind":"Pod","apiVersion":"v1","metadata""#));
-        let headless: Value = serde_json::from_slice(&[b"{", stored.headless()].concat()).unwrap();
+        assert!(stored.json().starts_with(br#"{"kind":"Pod","apiVersion":"v1","metadata""#));
+        let headless: Value = serde_json::from_slice(&[b"{", &stored.headless()[..]].concat()).unwrap();
         assert!(headless.get("kind").is_none() && headless["metadata"]["name"] == "one");
         assert_eq!(stored.label("size"), Some("1"));
     }

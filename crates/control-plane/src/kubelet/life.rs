@@ -7,6 +7,7 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -21,7 +22,7 @@ pub(crate) struct Images {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Life {
-    pub(crate) script: Script,
+    pub(crate) script: Arc<Script>,
     pub(crate) begun: Timestamp,
     pub(crate) has_sandbox: bool,
     pub(crate) runs: Vec<Run>,
@@ -142,7 +143,8 @@ impl Images {
 
 impl Life {
     /// Admitted, and waiting for its volumes.
-    pub(crate) fn new(script: Script, now: Timestamp) -> Self {
+    pub(crate) fn new(script: impl Into<Arc<Script>>, now: Timestamp) -> Self {
+        let script = script.into();
         let initialises = script.acts.iter().any(|act| act.role != Role::Main);
         let waiting = if initialises { Waiting::PodInitializing } else { Waiting::ContainerCreating };
         let runs = script

@@ -73,9 +73,9 @@ impl Kubelets {
         let home = Home {
             node: node.to_owned(),
             uid: pod.metadata.uid.clone().unwrap_or_default(),
-            life: Life::new(script(pod, &self.options.pace), hands.now()),
+            life: Life::new(self.scripts.share(script(pod, &self.options.pace).into()), hands.now()),
             ports: host_ports(pod),
-            requests,
+            requests: self.requests.share(requests.into()),
             pod_ip,
             volumes: Vec::new(),
             uses_host_network,
@@ -94,7 +94,7 @@ impl Kubelets {
     fn wait_for_volumes(&mut self, key: &Key, pod: &Pod, hands: &mut Hands<'_>) {
         let Some(home) = self.homes.get_mut(key).filter(|home| home.life.waits_for_volumes()) else { return };
         let Some(seat) = self.seats.get_mut(&home.node) else { return };
-        let claim_key = |claim: String| Key { namespace: key.namespace.clone(), name: claim };
+        let claim_key = |claim: String| Key::new(&key.namespace, &claim);
         let volumes = match look(pod, hands) {
             Volumes::Unbound { claim } => {
                 self.waiting_for.entry(claim_key(claim)).or_default().insert(key.clone());

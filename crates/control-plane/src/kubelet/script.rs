@@ -61,7 +61,7 @@ impl Pace {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Script {
     pub(crate) sandbox: SignedDuration,
     /// Init containers first, then the others, each in the order of the spec.
@@ -72,7 +72,7 @@ pub(crate) struct Script {
 }
 
 /// The part of one container.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Act {
     pub(crate) name: String,
     pub(crate) image: String,
@@ -88,14 +88,14 @@ pub(crate) struct Act {
     pub(crate) exit_code: i32,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Role {
     Init,
     Sidecar,
     Main,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Restart {
     Always,
     OnFailure,

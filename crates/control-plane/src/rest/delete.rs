@@ -81,7 +81,7 @@ impl State {
         let waits = grace > 0 || !is_free(&object);
         if !waits {
             if is_dry {
-                return Ok(Deleted::Gone(live.json.clone()));
+                return Ok(Deleted::Gone(live.json()));
             }
             if is_pod {
                 // A pod's last word says that it had no grace.
@@ -89,15 +89,13 @@ impl State {
                 self.take_away(resource, &live.key);
                 return Ok(Deleted::Gone(Bytes::from(object.to_string())));
             }
-            return Ok(Deleted::Gone(
-                self.take_away(resource, &live.key).map_or_else(Bytes::new, |last| last.json.clone()),
-            ));
+            return Ok(Deleted::Gone(self.take_away(resource, &live.key).map_or_else(Bytes::new, |last| last.json())));
         }
         if live.is_deleting {
             let left = object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
             let is_sooner = is_pod && grace < left;
             if !is_sooner && object["metadata"]["finalizers"] == finalizers_before {
-                return Ok(Deleted::Marked(live.json.clone()));
+                return Ok(Deleted::Marked(live.json()));
             }
             if is_sooner {
                 self.mark(&mut object, grace);

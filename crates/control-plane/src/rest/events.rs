@@ -19,11 +19,7 @@ pub(super) fn is_second_group(resource: &Resource) -> bool {
 
 /// A stored object's bytes, as this resource shows them.
 pub(super) fn json_in(resource: &Resource, stored: &Stored) -> Bytes {
-    if is_second_group(resource) {
-        Bytes::from(shown_in(resource, stored.value()).to_string())
-    } else {
-        stored.json.clone()
-    }
+    if is_second_group(resource) { Bytes::from(shown_in(resource, stored.value()).to_string()) } else { stored.json() }
 }
 
 /// The fields that the two groups name differently: in core/v1, and in events.k8s.io/v1.

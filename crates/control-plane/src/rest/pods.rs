@@ -111,9 +111,9 @@ impl State {
         const TOPOLOGY: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
         let Some(node) = self.store.get(&ResourceId::new("", "nodes"), &Key::new("", node)) else { return };
         let Some(metadata) = pod["metadata"].as_object_mut() else { return };
-        for (key, value) in node.labels.iter().filter(|(key, _)| TOPOLOGY.contains(&key.as_str())) {
+        for (key, value) in node.labels.iter().filter(|(key, _)| TOPOLOGY.contains(key)) {
             if let Some(labels) = metadata.entry("labels").or_insert_with(|| json!({})).as_object_mut() {
-                labels.insert(key.clone(), json!(value));
+                labels.insert(key.to_owned(), json!(value));
             }
         }
     }

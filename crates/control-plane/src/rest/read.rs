@@ -237,10 +237,10 @@ fn list_pieces(resource: &Resource, metadata: &Value, objects: &[Arc<Stored>]) -
         if is_shared {
             piece.extend_from_slice(&events::json_in(resource, stored));
         } else if resource.custom.is_some() {
-            piece.extend_from_slice(&stored.json);
+            piece.extend_from_slice(&stored.json());
         } else {
             piece.push(b'{');
-            piece.extend_from_slice(stored.headless());
+            piece.extend_from_slice(&stored.headless());
         }
         if piece.len() >= PIECE_BYTES {
             pieces.push(Bytes::from(std::mem::replace(&mut piece, Vec::with_capacity(PIECE_BYTES + 4096))));

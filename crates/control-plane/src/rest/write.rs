@@ -11,7 +11,7 @@ use crate::kind::{Resource, Subresource};
 use crate::managed::{self, Writer};
 use crate::schema::FieldValidation;
 use crate::state::{State, meta, set_meta, unset_meta};
-use crate::store::{Key, Stored};
+use crate::store::{Key, Pairs, Stored};
 use crate::{admit, builtin};
 
 /// How a write shall be done, and by whom.
@@ -171,7 +171,7 @@ impl State {
             && is_free(&new)
             && new["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0;
         if new == *old && !is_going {
-            return Ok(Written { json: live.json.clone(), created: false, warnings: Vec::new() });
+            return Ok(Written { json: live.json(), created: false, warnings: Vec::new() });
         }
         let warnings = warnings(resource, &new);
         let json = self.keep(resource, live.key.clone(), new, write.dry_run);
@@ -239,7 +239,7 @@ impl State {
         if resource.id().plural != resource.plural || resource.id().group != resource.group {
             return Bytes::from(super::events::shown_in(resource, stored.value()).to_string());
         }
-        stored.json.clone()
+        stored.json()
     }
 
     pub(super) fn writer<'a>(&self, api_version: &'a str, write: &'a Write) -> Writer<'a> {
@@ -391,8 +391,10 @@ fn warnings(resource: &Resource, object: &Value) -> Vec<String> {
     }
 }
 
-fn selectable(resource: &Resource, object: &Value) -> Vec<(String, String)> {
-    let Some(custom) = &resource.custom else { return builtin::selectable_fields(resource, object) };
+fn selectable(resource: &Resource, object: &Value) -> Pairs {
+    let Some(custom) = &resource.custom else {
+        return builtin::selectable_fields(resource, object).into_iter().collect();
+    };
     let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     custom
         .selectable_fields()

@@ -12,7 +12,7 @@ use crate::clock;
 use crate::error::ApiResult;
 use crate::hands::{Event, Hands};
 use crate::kind::Subresource;
-use crate::store::Key;
+use crate::store::{Key, Names};
 
 /// The longest note an event may carry.
 const NOTE_MAX: usize = 1024;
@@ -73,7 +73,7 @@ impl Scheduler {
         }
         for provision in &volumes.provision {
             let patch = json!({"metadata": {"annotations": {SELECTED_NODE: node}}});
-            let Key { namespace, name } = &provision.claim;
+            let Names { namespace, name } = &*provision.claim;
             let claim: PersistentVolumeClaim = hands.merge_patch(namespace, name, None, &patch)?;
             self.take_in("persistentvolumeclaims", &claim);
         }
@@ -268,6 +268,6 @@ fn add_condition(
 
 /// A pod that is gone by now needs no status; any other failure shows again at the next attempt.
 fn write(pod: &PodFacts, status: Value, hands: &mut Hands<'_>) {
-    let Key { namespace, name } = &pod.key;
+    let Names { namespace, name } = &*pod.key;
     drop(hands.merge_patch::<Pod>(namespace, name, Some(Subresource::Status), &json!({"status": status})));
 }

@@ -20,9 +20,10 @@ use k8s_openapi::api::resource::v1::ResourceClaim;
 
 use super::labels::{Labels, Selector};
 use super::node::{NodeFacts, NodeInfo};
-use super::pod::{PodFacts, Population, Term};
+use super::pod::{PodFacts, Population, Rules, Term};
 use super::storage::{Item, Storage};
 use super::topology::Domains;
+use crate::shared::{Recent, Shared};
 use crate::store::Key;
 
 /// Populations counted at a time. Pods of one workload ask for the same few; a cluster with more workloads than this counts
@@ -37,8 +38,6 @@ pub struct Cluster {
     /// Slots in use, in the order the nodes came.
     order: Vec<usize>,
     pub(crate) pods: BTreeMap<Key, Arc<PodFacts>>,
-    /// Where each placed pod is counted.
-    places: BTreeMap<Key, String>,
     /// Placed by us, not yet seen placed.
     assumed: BTreeMap<Key, String>,
     /// Pods on nodes that are not there.
@@ -54,6 +53,8 @@ pub struct Cluster {
     terms: BTreeMap<(Role, Arc<Term>), BTreeMap<usize, i64>>,
     image_nodes: BTreeMap<String, i64>,
     claim_users: BTreeMap<Key, i64>,
+    labels: Shared<Labels>,
+    rules: Recent<Rules>,
     census: RefCell<BTreeMap<CensusKey, Arc<Vec<i64>>>>,
     domains: RefCell<BTreeMap<String, Arc<Domains>>>,
 }
@@ -266,10 +267,11 @@ impl Cluster {
         } else if let Some(node) = self.assumed.get(&key) {
             pod.node = Some(node.clone());
         }
+        pod.labels = self.labels.share(pod.labels);
+        pod.rules = self.rules.share(pod.rules);
         let pod = Arc::new(pod);
         self.pods.insert(key.clone(), pod.clone());
         if let Some(node) = pod.holds_node().map(str::to_owned) {
-            self.places.insert(key.clone(), node.clone());
             match self.by_name.get(&node) {
                 Some(slot) => self.count_in(*slot, pod.clone()),
                 None => drop(self.homeless.entry(node).or_default().insert(key)),
@@ -287,10 +289,10 @@ impl Cluster {
 
     fn remove_pod_keeping_assumption(&mut self, key: &Key) -> Option<Arc<PodFacts>> {
         let pod = self.pods.remove(key)?;
-        if let Some(node) = self.places.remove(key) {
-            if let Some(slot) = self.by_name.get(&node) {
+        if let Some(node) = pod.holds_node() {
+            if let Some(slot) = self.by_name.get(node) {
                 self.count_out(*slot, key);
-            } else if let Some(keys) = self.homeless.get_mut(&node) {
+            } else if let Some(keys) = self.homeless.get_mut(node) {
                 keys.remove(key);
             }
         }

@@ -1,6 +1,7 @@
 //! What the scheduler needs to know of a pod, read once.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -12,12 +13,12 @@ use super::demand::{self, Demand};
 use super::labels::{Labels, NodeTerm, Selector};
 use crate::store::Key;
 
-/// A pod, waiting or placed.
+/// A pod, waiting or placed. Its rules are as good as its own.
 #[derive(Clone, Debug)]
 pub struct PodFacts {
     pub(crate) key: Key,
     pub(crate) uid: String,
-    pub(crate) labels: Labels,
+    pub(crate) labels: Arc<Labels>,
     pub(crate) started: Option<Timestamp>,
     pub(crate) is_deleting: bool,
     /// Succeeded or failed: it holds nothing any more.
@@ -25,6 +26,15 @@ pub struct PodFacts {
     pub(crate) is_being_preempted: bool,
     pub(crate) node: Option<String>,
     pub(crate) nominated: Option<String>,
+    pub(crate) claims: Vec<ClaimUse>,
+    pub(crate) owner: Option<(String, String)>,
+    pub(crate) resource_claims: Vec<ResourceClaimUse>,
+    pub(crate) rules: Arc<Rules>,
+}
+
+/// What a pod's spec says about its place: mostly the same for all pods of a workload, and then kept once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rules {
     pub(crate) scheduler: String,
     pub(crate) gates: Vec<String>,
     pub(crate) priority: i32,
@@ -41,12 +51,17 @@ pub struct PodFacts {
     pub(crate) affinity_preferences: Vec<(i32, Arc<Term>)>,
     pub(crate) anti_affinity_preferences: Vec<(i32, Arc<Term>)>,
     pub(crate) spread: Vec<Spread>,
-    pub(crate) claims: Vec<ClaimUse>,
     pub(crate) disks: Vec<Disk>,
     pub(crate) images: Vec<String>,
     pub(crate) n_containers: usize,
-    pub(crate) owner: Option<(String, String)>,
-    pub(crate) resource_claims: Vec<ResourceClaimUse>,
+}
+
+impl Deref for PodFacts {
+    type Target = Rules;
+
+    fn deref(&self) -> &Rules {
+        &self.rules
+    }
 }
 
 /// A port taken on the node itself.
@@ -73,7 +88,7 @@ pub(crate) struct Population {
 }
 
 /// One topology spread constraint.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) is_hard: bool,
     pub(crate) max_skew: i32,
@@ -136,14 +151,7 @@ impl PodFacts {
             terms.into_iter().flatten().map(one).collect::<Vec<_>>()
         };
         let containers = || spec.init_containers.iter().flatten().chain(&spec.containers);
-        Self {
-            uid: meta.uid.clone().unwrap_or_default(),
-            started: status.start_time.as_ref().map(|time| time.0),
-            is_deleting: meta.deletion_timestamp.is_some(),
-            is_over: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
-            is_being_preempted: is_being_preempted(status),
-            node: spec.node_name.clone().filter(|name| !name.is_empty()),
-            nominated: status.nominated_node_name.clone().filter(|name| !name.is_empty()),
+        let rules = Rules {
             scheduler: spec.scheduler_name.clone().unwrap_or_else(|| "default-scheduler".to_owned()),
             gates: spec.scheduling_gates.iter().flatten().map(|gate| gate.name.clone()).collect(),
             priority: spec.priority.unwrap_or(0),
@@ -167,10 +175,19 @@ impl PodFacts {
                 anti_terms.and_then(|a| a.preferred_during_scheduling_ignored_during_execution.as_ref()),
             ),
             spread: spec.topology_spread_constraints.iter().flatten().map(|c| Spread::of(c, &labels)).collect(),
-            claims: spec.volumes.iter().flatten().filter_map(|volume| claim_use(&key.name, volume)).collect(),
             disks: spec.volumes.iter().flatten().filter_map(disk).collect(),
             images: image_names(spec, containers()),
             n_containers: containers().count(),
+        };
+        Self {
+            uid: meta.uid.clone().unwrap_or_default(),
+            started: status.start_time.as_ref().map(|time| time.0),
+            is_deleting: meta.deletion_timestamp.is_some(),
+            is_over: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
+            is_being_preempted: is_being_preempted(status),
+            node: spec.node_name.clone().filter(|name| !name.is_empty()),
+            nominated: status.nominated_node_name.clone().filter(|name| !name.is_empty()),
+            claims: spec.volumes.iter().flatten().filter_map(|volume| claim_use(&key.name, volume)).collect(),
             owner: meta
                 .owner_references
                 .iter()
@@ -178,7 +195,8 @@ impl PodFacts {
                 .find(|owner| owner.controller == Some(true))
                 .map(|owner| (format!("{}/{}", owner.api_version, owner.kind), owner.name.clone())),
             resource_claims: resource_claims(spec, status),
-            labels,
+            labels: Arc::new(labels),
+            rules: Arc::new(rules),
             key,
         }
     }

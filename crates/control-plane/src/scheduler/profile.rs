@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::TopologySpreadConstraint;
 
 use super::cluster::Cluster;
 use super::labels::Labels;
-use super::pod::{PodFacts, Spread};
+use super::pod::{PodFacts, Rules, Spread};
 
 /// A profile as a scheduler's configuration has it: `defaultingType: List` with these constraints.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -27,6 +27,7 @@ impl Profile {
             .default_constraints
             .iter()
             .map(|constraint| Spread { selector: selector.clone(), ..Spread::of(constraint, &Labels::new()) });
-        Some(PodFacts { spread: spread.collect(), ..pod.clone() })
+        let rules = Rules { spread: spread.collect(), ..(*pod.rules).clone() };
+        Some(PodFacts { rules: rules.into(), ..pod.clone() })
     }
 }

@@ -223,7 +223,7 @@ mod tests {
     }
 
     fn popped(queue: &mut Queue, seconds: i64) -> Option<String> {
-        queue.pop(at(seconds)).map(|key| key.name)
+        queue.pop(at(seconds)).map(|key| key.name.clone())
     }
 
     #[test]

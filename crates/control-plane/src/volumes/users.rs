@@ -55,7 +55,7 @@ impl Users {
             return Vec::new();
         }
         let Some(pod) = change.object.read::<Pod>() else { return Vec::new() };
-        let in_namespace = |name: String| Key { namespace: key.namespace.clone(), name };
+        let in_namespace = |name: String| Key::new(&key.namespace, &name);
         let claims: Vec<Key> = claims_of(&pod).into_iter().map(in_namespace).collect();
         if claims.is_empty() {
             return claims;
@@ -82,6 +82,7 @@ impl Users {
 
 /// Most pods use no claim: looking for the two words is much quicker than parsing.
 fn mentions_claims(pod: &Stored) -> bool {
-    let text = std::str::from_utf8(&pod.json).unwrap_or_default();
+    let json = pod.json();
+    let text = std::str::from_utf8(&json).unwrap_or_default();
     text.contains("\"persistentVolumeClaim\"") || text.contains("\"ephemeral\"")
 }

@@ -94,7 +94,7 @@ pub(crate) fn sync(world: &World, hands: &mut Hands<'_>, key: &Key, patience: &m
     let picture = round.picture(world, &pods, hands.now());
     let result = round.work(hands, &picture, patience);
     if result.is_ok() {
-        let in_use = revisions::in_use(pods.iter().map(|pod| &pod.labels));
+        let in_use = revisions::in_use(pods.iter().map(|pod| &*pod.labels));
         let live = |revision: &ControllerRevision| {
             name_of(revision) == name_of(&current) || in_use.contains(label_of(revision, REVISION_HASH))
         };

@@ -18,7 +18,7 @@ pub(crate) const JOB_INDEX: &str = "batch.kubernetes.io/job-completion-index";
 pub(crate) struct PodFacts {
     pub(crate) key: Key,
     pub(crate) uid: String,
-    pub(crate) labels: Labels,
+    pub(crate) labels: Arc<Labels>,
     /// The owner that controls it, if any.
     pub(crate) owner: Option<OwnerReference>,
     pub(crate) created: Timestamp,
@@ -92,7 +92,7 @@ impl PodFacts {
             finished,
             reason: status.reason,
             finalizers: metadata.finalizers,
-            labels: metadata.labels,
+            labels: Arc::new(metadata.labels),
             stored: Arc::clone(stored),
         })
     }
@@ -278,7 +278,7 @@ pub(crate) mod testing {
     pub(crate) fn stored(object: &Value) -> Arc<Stored> {
         let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
         let key = Key::new(&text("/metadata/namespace"), &text("/metadata/name"));
-        Arc::new(Stored::new(key, 1, &mut object.clone(), Vec::new()))
+        Arc::new(Stored::new(key, 1, &mut object.clone(), crate::store::Pairs::default()))
     }
 
     /// Words about a pod: `web-1 running ready=10 node=a created=5 deleted cost=3 restarts=1 index=2 owner=uid label:k=v`.

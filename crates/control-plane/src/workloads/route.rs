@@ -160,7 +160,7 @@ fn adopters(world: &World, namespace: &str, labels: &Labels) -> Vec<Task> {
 }
 
 fn adopting_deployments(world: &World, set: &Stored) -> Vec<Task> {
-    let labels: Labels = set.labels.iter().cloned().collect();
+    let labels: Labels = set.labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
     in_namespace(&world.deployments, &set.key.namespace)
         .filter(|(_, deployment)| {
             let selector = deployment.spec.as_ref().map(|spec| Selector::of(&spec.selector)).unwrap_or_default();

@@ -80,7 +80,7 @@ pub(crate) fn sync(world: &World, hands: &mut Hands<'_>, key: &Key) -> Synced {
         changed.status = Some(status);
         hands.update_status(&changed)?;
     }
-    let in_use = revisions::in_use(pods.iter().map(|pod| &pod.labels));
+    let in_use = revisions::in_use(pods.iter().map(|pod| &*pod.labels));
     let live = |revision: &ControllerRevision| {
         let name = name_of(revision);
         name == name_of(&current) || name == name_of(&update) || in_use.contains(name)

@@ -11,6 +11,8 @@ use serde::de::DeserializeOwned;
 
 use super::accounts::{CERTIFICATE_FIELD, DEFAULT_ACCOUNT, ROOT_CERTIFICATE};
 use super::facts::{NodeFacts, PodFacts};
+use super::selector::Labels;
+use crate::shared::Shared;
 use crate::store::{Change, ChangeKind, Key};
 
 pub(crate) type Shelf<T> = BTreeMap<Key, Arc<T>>;
@@ -45,6 +47,7 @@ pub(crate) struct Pods {
     orphans: BTreeMap<String, BTreeSet<Key>>,
     /// Finished pods, of which only so many are kept.
     finished: BTreeSet<Key>,
+    labels: Shared<Labels>,
 }
 
 impl World {
@@ -130,7 +133,8 @@ impl Pods {
         }
         let after = match change.kind {
             ChangeKind::Deleted => None,
-            ChangeKind::Added | ChangeKind::Modified => PodFacts::read(&change.object).map(Arc::new),
+            ChangeKind::Added | ChangeKind::Modified => PodFacts::read(&change.object)
+                .map(|pod| Arc::new(PodFacts { labels: self.labels.share(Arc::clone(&pod.labels)), ..pod })),
         };
         if let Some(after) = &after {
             self.link(after);
