@@ -6,6 +6,7 @@ use crate::kwok;
 use kerf_cloud::OfferingKey;
 use kerf_cloud::aws::{self, NodeClassFacts, UnknownRegion};
 use kerf_model::{CapacityType, InstanceType, Money, Requirement, Text, TypeName, UnixMillis};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -13,6 +14,9 @@ pub(crate) type Types = Arc<[Arc<InstanceType>]>;
 
 /// How many lists of types are kept: one per class and price list that is in use, with some room.
 const LISTS_MAX: usize = 16;
+
+/// A list that was not asked for during so many questions is for a class as it was before, and goes: each is some 40 MB.
+const QUESTIONS_MAX: u64 = 256;
 
 pub(crate) struct Market {
     options: Arc<SimOptions>,
@@ -22,8 +26,9 @@ pub(crate) struct Market {
     well_known: Vec<&'static str>,
     /// Lists that were made, the last one used at the end.
     lists: Vec<List>,
-    /// For a class without any wishes, by name: what machines cost, whoever they belong to.
-    plain: BTreeMap<TypeName, InstanceType>,
+    n_asked: u64,
+    /// For a class without any wishes: what machines cost, whoever they belong to. By name, as far as somebody asked.
+    plain: RefCell<BTreeMap<TypeName, Option<Arc<InstanceType>>>>,
     /// What is left of offerings that somebody asked for.
     shelves: BTreeMap<OfferingKey, u32>,
 }
@@ -32,13 +37,14 @@ struct List {
     facts: NodeClassFacts,
     step: i64,
     types: Types,
+    /// Which question it answered last.
+    asked: u64,
 }
 
 impl Market {
     /// Fails when the catalogue has no such region.
     pub(crate) fn new(options: Arc<SimOptions>, well_known: &[&'static str]) -> Result<Self, UnknownRegion> {
-        let types = aws::instance_types(&options.region, &NodeClassFacts::default())?;
-        let plain = types.into_iter().map(|it| (it.name.clone(), it)).collect();
+        drop(aws::offers(&options.region)?);
         let kwok = options.kwok_types.iter().cloned().map(|it| Arc::new(complete(it, well_known))).collect();
         let chance = Chance::new(options.seed);
         Ok(Self {
@@ -47,7 +53,8 @@ impl Market {
             chance,
             kwok,
             lists: Vec::new(),
-            plain,
+            n_asked: 0,
+            plain: RefCell::default(),
             shelves: BTreeMap::new(),
         })
     }
@@ -60,13 +67,15 @@ impl Market {
     pub(crate) fn ec2_types(&mut self, facts: &NodeClassFacts, now: UnixMillis) -> Types {
         let step = self.price_step(now);
         let place = self.lists.iter().position(|list| list.step == step && list.facts == *facts);
+        self.n_asked += 1;
+        let asked = self.n_asked;
         let list = match place {
-            Some(place) => self.lists.remove(place),
-            None => List { facts: facts.clone(), step, types: self.make_list(facts, step) },
+            Some(place) => List { asked, ..self.lists.remove(place) },
+            None => List { facts: facts.clone(), step, types: self.make_list(facts, step), asked },
         };
         let types = list.types.clone();
         // Yesterday's prices are of no use to anyone.
-        self.lists.retain(|list| list.step == step);
+        self.lists.retain(|list| list.step == step && asked - list.asked < QUESTIONS_MAX);
         if self.lists.len() == LISTS_MAX {
             self.lists.remove(0);
         }
@@ -111,11 +120,19 @@ impl Market {
         if self.kwok.iter().any(|it| it.name == *name) {
             return kwok::price(&self.kwok, name, zone, capacity_type);
         }
-        let mut it = self.plain.get(name)?.clone();
+        let mut it = (*self.plain(name)?).clone();
         if self.options.faults.spot_price_swing > 0.0 {
             self.price_spot(&mut it, self.price_step(at));
         }
         kwok::price(&[Arc::new(it)], name, zone, capacity_type)
+    }
+
+    fn plain(&self, name: &TypeName) -> Option<Arc<InstanceType>> {
+        let make = || {
+            let (facts, offers) = aws::offers(&self.options.region).ok()?.find(|(facts, _)| facts.name == name.0)?;
+            Some(Arc::new(aws::assemble(facts, &self.options.region, &offers, &NodeClassFacts::default())))
+        };
+        self.plain.borrow_mut().entry(name.clone()).or_insert_with(make).clone()
     }
 
     /// From -1 to 1; neighbouring steps are alike, because slow draws weigh more than quick ones.
