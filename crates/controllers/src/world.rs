@@ -10,8 +10,8 @@ use k8s_openapi::api::storage::v1::VolumeAttachment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kerf_api::{CapacityBuffer, NodeClaim, NodeOverlay, NodePool};
 use kerf_mirror::{Kind, Mirror, NodeClassObject, Object, ObjectKey, PodState};
-use kerf_model::{NodeClassRef, PodId, Text};
-use rustc_hash::FxHashMap;
+use kerf_model::{Labels, NodeClassRef, PodId, Text};
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -33,6 +33,7 @@ pub struct World {
     pub volume_claims: BTreeMap<(Text, Text), Arc<PersistentVolumeClaim>>,
     pods: FxHashMap<PodId, Arc<PodState>>,
     pods_by_node: FxHashMap<Text, BTreeSet<PodId>>,
+    labels: SharedLabels,
     nodes_by_provider_id: BTreeMap<Text, BTreeSet<Text>>,
     claims_by_provider_id: BTreeMap<Text, BTreeSet<Text>>,
     /// What is known of each object's version.
@@ -97,6 +98,7 @@ impl World {
             volume_claims: BTreeMap::new(),
             pods: FxHashMap::default(),
             pods_by_node: FxHashMap::default(),
+            labels: SharedLabels::default(),
             nodes_by_provider_id: BTreeMap::new(),
             claims_by_provider_id: BTreeMap::new(),
             versions: FxHashMap::default(),
@@ -259,12 +261,17 @@ impl World {
         match object {
             Object::Pod(pod) => {
                 let mut state = PodState::read(pod);
+                state.id = PodId { namespace: key.namespace.clone(), name: key.name.clone() };
                 let before = self.pods.get(&state.id).cloned();
+                // A hundred thousand pods have a few hundred sets of labels, and nodes are named by all pods on them.
+                state.labels = self.labels.share(state.labels);
                 if let Some(before) = &before {
-                    // Most changes of a pod leave its labels alone; ten thousand copies need not be kept.
-                    if before.labels == state.labels {
-                        state.labels = before.labels.clone();
-                    }
+                    state.id = before.id.clone();
+                }
+                if let Some((node, _)) = self.pods_by_node.get_key_value(&state.node) {
+                    state.node = node.clone();
+                }
+                if let Some(before) = &before {
                     self.unbind(before);
                 }
                 let after = Arc::new(state);
@@ -335,6 +342,28 @@ impl World {
                 self.pods_by_node.remove(&pod.node);
             }
         }
+    }
+}
+
+/// Equal sets of labels, kept once.
+#[derive(Debug, Default)]
+struct SharedLabels {
+    known: FxHashSet<Arc<Labels>>,
+    /// How many were in use when it was last looked.
+    n_used: usize,
+}
+
+impl SharedLabels {
+    fn share(&mut self, labels: Arc<Labels>) -> Arc<Labels> {
+        if let Some(known) = self.known.get(&labels) {
+            return known.clone();
+        }
+        if self.known.len() > 2 * self.n_used + 256 {
+            self.known.retain(|known| Arc::strong_count(known) > 1);
+            self.n_used = self.known.len();
+        }
+        self.known.insert(labels.clone());
+        labels
     }
 }
 
