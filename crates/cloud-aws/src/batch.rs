@@ -4,6 +4,9 @@
 //! ask(key, item) ──▶ the open bucket of that key ── idle or max window over ──▶ run(key, items) ──▶ one answer per item
 //! ```
 //!
+//! While a call of the same key is under way, whoever comes later waits for it as long as the max window lets: a wave whose askers
+//! are slow to arrive takes a few calls then, not one for each pause.
+//!
 //! There is no task of its own here: whoever waits for an answer drives the call for all, so nothing needs a runtime. A bucket
 //! whose askers have all gone away is driven no further.
 
@@ -11,13 +14,12 @@ use crate::tally::Tally;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use kerf_cloud::clock::Clock;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// As many calls of one kind as run at once; more wait.
 const RUNNING_MAX: usize = 100;
-/// How often a call that waits looks whether its turn has come.
+/// How often what waits for another call looks whether its turn has come.
 const TURN_CHECK: Duration = Duration::from_millis(10);
 
 const BATCH_TIME: &str = "karpenter_cloudprovider_batcher_batch_time_seconds";
@@ -45,13 +47,14 @@ pub struct Batcher<K, I, O> {
     windows: Windows,
     run: Run<K, I, O>,
     open: Arc<Mutex<Open<K, I, O>>>,
-    n_running: Arc<AtomicUsize>,
 }
 
 struct Open<K, I, O> {
     /// Few at a time; found by comparing keys.
     buckets: Vec<Bucket<K, I, O>>,
     n_made: u64,
+    /// Calls under way, by the number of their bucket.
+    running: Vec<(u64, K)>,
 }
 
 struct Bucket<K, I, O> {
@@ -72,7 +75,6 @@ impl<K, I, O> Clone for Batcher<K, I, O> {
             windows: self.windows,
             run: self.run.clone(),
             open: self.open.clone(),
-            n_running: self.n_running.clone(),
         }
     }
 }
@@ -90,8 +92,8 @@ where
         windows: Windows,
         run: Run<K, I, O>,
     ) -> Self {
-        let open = Arc::new(Mutex::new(Open { buckets: Vec::new(), n_made: 0 }));
-        Self { name, tally, clock, windows, run, open, n_running: Arc::default() }
+        let open = Arc::new(Mutex::new(Open { buckets: Vec::new(), n_made: 0, running: Vec::new() }));
+        Self { name, tally, clock, windows, run, open }
     }
 
     /// Joins the bucket of the key at once; the answer comes when the future is awaited.
@@ -126,15 +128,17 @@ where
         while let Some(wait) = self.open_for(number) {
             self.clock.sleep(wait).await;
         }
-        while self.n_running.load(Ordering::SeqCst) >= RUNNING_MAX {
+        while lock(&self.open).running.len() >= RUNNING_MAX {
             self.clock.sleep(TURN_CHECK).await;
         }
-        let _running = Running::begin(&self.n_running);
         let bucket = {
             let mut open = lock(&self.open);
             let at = open.buckets.iter().position(|bucket| bucket.number == number);
-            at.map(|at| open.buckets.swap_remove(at))
+            let bucket = at.map(|at| open.buckets.swap_remove(at));
+            open.running.extend(bucket.as_ref().map(|bucket| (number, bucket.key.clone())));
+            bucket
         };
+        let _running = Running { open: &self.open, number };
         // Only this future takes the bucket of its number, and it does so once.
         let Some(bucket) = bucket else { return Arc::from(Vec::new()) };
         let n_items = bucket.items.len();
@@ -151,24 +155,29 @@ where
     fn open_for(&self, number: u64) -> Option<Duration> {
         let open = lock(&self.open);
         let bucket = open.buckets.iter().find(|bucket| bucket.number == number)?;
-        let due_ms = (bucket.last_ms + millis(self.windows.idle)).min(bucket.first_ms + millis(self.windows.max));
-        let left_ms = u64::try_from(due_ms - self.clock.now().0).ok().filter(|left| *left > 0)?;
-        (bucket.items.len() < self.windows.items_max).then_some(Duration::from_millis(left_ms))
+        if bucket.items.len() >= self.windows.items_max {
+            return None;
+        }
+        let left = |due_ms: i64| {
+            let left_ms = u64::try_from(due_ms - self.clock.now().0).ok().filter(|left| *left > 0)?;
+            Some(Duration::from_millis(left_ms))
+        };
+        let most = left(bucket.first_ms + millis(self.windows.max))?;
+        let idle = left(bucket.last_ms + millis(self.windows.idle)).map(|idle| idle.min(most));
+        let is_running = || open.running.iter().any(|(_, key)| *key == bucket.key);
+        idle.or_else(|| is_running().then(|| TURN_CHECK.min(most)))
     }
 }
 
-struct Running(Arc<AtomicUsize>);
-
-impl Running {
-    fn begin(count: &Arc<AtomicUsize>) -> Self {
-        count.fetch_add(1, Ordering::SeqCst);
-        Self(count.clone())
-    }
+/// A call under way; none any more with the end of this value.
+struct Running<'a, K, I, O> {
+    open: &'a Mutex<Open<K, I, O>>,
+    number: u64,
 }
 
-impl Drop for Running {
+impl<K, I, O> Drop for Running<'_, K, I, O> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
+        lock(self.open).running.retain(|(number, _)| *number != self.number);
     }
 }
 
@@ -184,6 +193,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
     use crate::by_hand::{HandClock, Hands};
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     type Calls = Arc<Mutex<Vec<Vec<u32>>>>;
 
@@ -233,6 +243,37 @@ mod tests {
         let calls = lock(&calls).clone();
         assert_eq!(calls.len(), 1, "a second of asking every 20 ms");
         assert_eq!(calls[0].len(), 50);
+    }
+
+    #[test]
+    fn while_an_equal_call_is_under_way_the_next_bucket_stays_open() {
+        let clock = HandClock::new();
+        let calls = Calls::default();
+        let (seen, ticks) = (calls.clone(), clock.clone());
+        let run: Run<&'static str, u32, u32> = Arc::new(move |_, items| {
+            lock(&seen).push(items.clone());
+            let ticks = ticks.clone();
+            async move {
+                ticks.sleep(Duration::from_millis(500)).await;
+                items
+            }
+            .boxed()
+        });
+        let windows = Windows { idle: Duration::from_millis(35), max: Duration::from_millis(1_000), items_max: 1_000 };
+        let batcher = Batcher::new("test", Arc::default(), Arc::new(clock.clone()), windows, run);
+        let mut hands = Hands::default();
+        for item in 0..12 {
+            hands.take(batcher.ask("a", item));
+            if item == 1 {
+                hands.take(batcher.ask("b", 100));
+            }
+            for _ in 0..5 {
+                clock.advance(Duration::from_millis(10));
+                hands.poll();
+            }
+        }
+        // Every 50 ms one more: alone, each would have been a call of its own. Another key does not wait.
+        assert_eq!(lock(&calls)[..3], [vec![0], vec![100], (1..=10).collect()]);
     }
 
     #[test]
