@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! launch ─▶ choose an offering ─▶ draft the Node ─▶ [wait for nodeRegistrationDelay] ─▶ NodeDesk::create_node
-//! terminate ─▶ delete the NodeClaim, and the Node if nobody else does ─▶ NotFound
+//! terminate ─▶ delete the NodeClaim and the Node, if nobody else does ─▶ NotFound
 //! ```
 //!
-//! The cluster is the memory: apart from nodes that are still on their way, nothing is kept here, and a second launch of a claim
+//! The cluster is the memory: apart from nodes on their way in and out, nothing is kept here, and a second launch of a claim
 //! finds the node of the first.
 
 mod desk;
@@ -38,6 +38,9 @@ const PATIENT_RETRY: Duration = Duration::from_secs(30);
 /// A claim whose node has not come by then is given up for that reason.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(15 * 60);
 
+/// A thousand names are a few dozen kilobytes.
+const ENDED_MAX: usize = 4_096;
+
 /// The provider. Clones are the same one.
 #[derive(Clone)]
 pub struct KwokCloud(Arc<Inner>);
@@ -49,6 +52,8 @@ struct Inner {
     well_known: Vec<&'static str>,
     /// Nodes that were promised and do not exist yet, by name.
     on_their_way: Mutex<BTreeMap<Text, Instance>>,
+    /// Nodes that were ended lately, by name: whoever asks again need not ask the cluster.
+    ended: Mutex<BTreeSet<Text>>,
 }
 
 impl KwokCloud {
@@ -61,11 +66,13 @@ impl KwokCloud {
             types: types.into_iter().map(Arc::new).collect(),
             well_known,
             on_their_way: Mutex::default(),
+            ended: Mutex::default(),
         }))
     }
 
     async fn launch_node(self, order: Arc<LaunchOrder>) -> Result<Instance, CloudError> {
         let name = node_name(&order);
+        self.ended().remove(&name);
         if let Some(promised) = self.on_their_way().get(&name) {
             return Ok(promised.clone());
         }
@@ -137,16 +144,30 @@ impl KwokCloud {
             return Err(gone);
         };
         self.on_their_way().remove(name);
-        if !instance.claim.as_str().is_empty() {
-            self.0.desk.delete_claim(instance.claim.as_str()).await?;
+        if self.ended().contains(name) {
+            return Err(gone);
         }
-        // A registered node is on its way out when this is asked. One that never registered has nobody else to remove it.
-        if let Some(node) = self.0.desk.get_node(name).await?
-            && !is_deleting(&node)
-        {
-            self.0.desk.delete_node(name).await?;
+        let node = self.0.desk.get_node(name).await?;
+        // A registered node is on its way out when this is asked, and its claim too. One that never registered has nobody else to
+        // remove it.
+        if !node.as_ref().is_some_and(is_deleting) {
+            if !instance.claim.as_str().is_empty() {
+                self.0.desk.delete_claim(instance.claim.as_str()).await?;
+            }
+            if node.is_some() {
+                self.0.desk.delete_node(name).await?;
+            }
         }
+        let mut ended = self.ended();
+        if ended.len() >= ENDED_MAX {
+            ended.clear();
+        }
+        ended.insert(name.into());
         Err(gone)
+    }
+
+    fn ended(&self) -> MutexGuard<'_, BTreeSet<Text>> {
+        self.0.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn find(self, provider_id: Text) -> Result<Instance, CloudError> {

@@ -83,8 +83,10 @@ impl Duty for Execution {
                 self.queue.retry(claim, desk.now);
             }
             _ => {
-                if what == DELETE {
-                    self.deleted(&claim, desk);
+                match what {
+                    TAINT => tell_tainted(&claim, desk),
+                    DELETE => self.deleted(&claim, desk),
+                    _ => {}
                 }
                 self.queue.succeeded(&claim);
                 self.queue.add(claim);
@@ -160,7 +162,7 @@ fn is_as_decided(method: Method, world: &World, node: &str, now: UnixMillis) -> 
 fn mark_and_delete(claim: &Text, object: &NodeClaim, node: &Node, method: Method, desk: &mut Desk<'_>) {
     let is_tainted = marks::is_tainted(node);
     if !is_tainted {
-        desk.call(&key(TAINT, claim), marks::taint(node));
+        desk.call(&key(TAINT, claim), marks::close(node));
     }
     let is_said = marks::is_true(object, marks::DISRUPTION_REASON);
     if !is_said {
@@ -172,10 +174,18 @@ fn mark_and_delete(claim: &Text, object: &NodeClaim, node: &Node, method: Method
     }
 }
 
+fn tell_tainted(claim: &Text, desk: &Desk<'_>) {
+    if let Some(Held { node, stage: Stage::Taking { .. } }) = desk.commands.get(claim)
+        && let Some(node) = desk.world.nodes.get(node)
+    {
+        marks::tell_tainted(node);
+    }
+}
+
 fn give_back(claim: &Text, object: &NodeClaim, node: &Node, desk: &mut Desk<'_>) {
     let is_tainted = marks::is_tainted(node);
     if is_tainted {
-        desk.call(&key(TAINT, claim), marks::untaint(node));
+        desk.call(&key(TAINT, claim), marks::open(node));
     }
     let is_said = marks::is_true(object, marks::DISRUPTION_REASON);
     if is_said {

@@ -3,13 +3,13 @@
 use crate::conditions::{Conditions, NODE_CLAIM, Status};
 use crate::errand::ApiCall;
 use crate::resource::{NODE_CLAIMS, NODES};
-use crate::world::World;
+use crate::world::{World, provider_id};
 use crate::write;
 use k8s_openapi::api::core::v1::{Node, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use kerf_api::{NodeClaim, labels, taints};
 use kerf_model::{Text, UnixMillis};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 pub(crate) const DISRUPTION_REASON: &str = "DisruptionReason";
@@ -17,6 +17,8 @@ pub(crate) const CONSOLIDATABLE: &str = "Consolidatable";
 pub(crate) const DRIFTED: &str = "Drifted";
 pub(crate) const LAUNCHED: &str = "Launched";
 pub(crate) const INITIALIZED: &str = "Initialized";
+/// The value of the label that keeps load balancers away.
+const EXCLUDED_BY: &str = "karpenter";
 
 pub(crate) fn name_of(metadata: &ObjectMeta) -> Text {
     metadata.name.as_deref().unwrap_or_default().into()
@@ -66,23 +68,57 @@ pub(crate) fn is_tainted(node: &Node) -> bool {
     taints_of(node).iter().any(is_disrupted_taint)
 }
 
+/// Whether load balancers are kept away by us.
+fn is_excluded(node: &Node) -> bool {
+    label(&node.metadata, labels::EXCLUDE_FROM_LOAD_BALANCERS) == Some(EXCLUDED_BY)
+}
+
+/// Whether neither new pods nor load balancers find the node any more.
+pub(crate) fn is_closed(node: &Node) -> bool {
+    is_tainted(node) && is_excluded(node)
+}
+
 /// Keeps new pods away. Another effect under the same key gives way.
 pub(crate) fn taint(node: &Node) -> ApiCall {
-    let mut taints: Vec<Taint> =
-        taints_of(node).iter().filter(|taint| taint.key != taints::DISRUPTED).cloned().collect();
-    taints.push(taints::disrupted());
-    write_taints(node, &taints)
+    write_taints(node, json!({"spec": {"taints": with_taint(node)}}))
 }
 
-/// Lets pods in again.
-pub(crate) fn untaint(node: &Node) -> ApiCall {
-    let taints: Vec<Taint> = taints_of(node).iter().filter(|taint| !is_disrupted_taint(taint)).cloned().collect();
-    write_taints(node, &taints)
+/// Keeps new pods and load balancers away, as is fit for a node that ends next.
+pub(crate) fn close(node: &Node) -> ApiCall {
+    let labels = json!({labels::EXCLUDE_FROM_LOAD_BALANCERS: EXCLUDED_BY});
+    write_taints(node, json!({"metadata": {"labels": labels}, "spec": {"taints": with_taint(node)}}))
 }
 
-fn write_taints(node: &Node, taints: &[Taint]) -> ApiCall {
-    let patch = write::if_unchanged(json!({"spec": {"taints": taints}}), node.metadata.resource_version.as_deref());
+/// Lets in again whom we kept away.
+pub(crate) fn open(node: &Node) -> ApiCall {
+    let taints: Vec<&Taint> = taints_of(node).iter().filter(|taint| !is_disrupted_taint(taint)).collect();
+    let mut patch = json!({"spec": {"taints": taints}});
+    if is_excluded(node) {
+        patch["metadata"]["labels"][labels::EXCLUDE_FROM_LOAD_BALANCERS] = Value::Null;
+    }
+    write_taints(node, patch)
+}
+
+fn with_taint(node: &Node) -> Vec<Taint> {
+    let others = taints_of(node).iter().filter(|taint| taint.key != taints::DISRUPTED).cloned();
+    others.chain([taints::disrupted()]).collect()
+}
+
+fn write_taints(node: &Node, patch: Value) -> ApiCall {
+    let patch = write::if_unchanged(patch, node.metadata.resource_version.as_deref());
     write::patch(NODES, "", node.metadata.name.as_deref().unwrap_or_default(), patch)
+}
+
+/// Logs that a node takes no more pods.
+pub(crate) fn tell_tainted(node: &Node) {
+    tracing::info!(
+        controller = "node.termination",
+        Node = node.metadata.name.as_deref().unwrap_or_default(),
+        "provider-id" = provider_id(node).unwrap_or_default(),
+        "taint.Key" = taints::DISRUPTED,
+        "taint.Effect" = taints::NO_SCHEDULE,
+        "tainted node"
+    );
 }
 
 /// Says why the node goes.

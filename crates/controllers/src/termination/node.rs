@@ -5,6 +5,7 @@ use super::eviction::Until;
 use super::volumes::Attachments;
 use crate::conditions::{Conditions, NODE_CLAIM, Status};
 use crate::desk::Desk;
+use crate::disruption::marks;
 use crate::duty::Duty;
 use crate::errand::{CloudCall, Outcome};
 use crate::events::{About, Event, QUIET_MS, timestamp};
@@ -15,7 +16,7 @@ use crate::world::{Change, World, claim_provider_id, is_ready, provider_id};
 use crate::write;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use kerf_api::{NodeClaim, labels, taints};
+use kerf_api::{NodeClaim, labels};
 use kerf_cloud::{CloudProvider, InstanceRef};
 use kerf_mirror::Kind;
 use kerf_model::{NodeClassRef, Text, UnixMillis};
@@ -58,6 +59,8 @@ struct Going {
     ask_after_ms: i64,
     /// The cloud has no such machine: nothing is left to wait for.
     has_no_machine: bool,
+    /// Since when nobody is on it, where no condition says since when it drains.
+    free_since: Option<UnixMillis>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -239,15 +242,16 @@ impl NodeTermination {
             let event = Event::warning(About::of(NODES, &node.metadata), "TerminationGracePeriodExpiring", message);
             desk.event(event.same_by([name.clone()]));
         }
-        if let Some(call) = taint(&node) {
+        if !marks::is_closed(&node) {
             going.under_way = Some(Step::Taint);
-            desk.call(name, call);
+            desk.call(name, marks::close(&node));
             return None;
         }
         let mut conditions = claim.as_deref().map(conditions_of);
         let was_drained = conditions.as_ref().is_some_and(|conditions| conditions.is_true(DRAINED));
         let stage =
-            Stages { attachments: &self.attachments, node: &node, name, deadline }.look(conditions.as_mut(), desk);
+            Stages { attachments: &self.attachments, node: &node, name, deadline, free_since: &mut going.free_since }
+                .look(conditions.as_mut(), desk);
         if going.ending_at.is_some()
             && let Some(conditions) = &mut conditions
         {
@@ -303,11 +307,12 @@ struct Stages<'a> {
     node: &'a Node,
     name: &'a Text,
     deadline: Option<UnixMillis>,
+    free_since: &'a mut Option<UnixMillis>,
 }
 
 impl Stages<'_> {
     /// Asks pods to leave, and writes down how far it is.
-    fn look(&self, mut conditions: Option<&mut Conditions>, desk: &mut Desk<'_>) -> Stage {
+    fn look(&mut self, mut conditions: Option<&mut Conditions>, desk: &mut Desk<'_>) -> Stage {
         let now = desk.now;
         let drain = Drain::look(desk.world.pods_on(self.name), self.deadline, now);
         for pod in &drain.leaving {
@@ -325,8 +330,12 @@ impl Stages<'_> {
         if let Some(conditions) = conditions.as_deref_mut()
             && !conditions.is_true(DRAINED)
         {
-            conditions.set(DRAINED, Status::Unknown, "Draining", "", now);
-            let earliest = UnixMillis(conditions.since(DRAINED).unwrap_or(now).0 + DRAIN_AT_LEAST_MS);
+            // A claim that says why its empty node goes has nothing to tell until it is drained: a request for each is saved.
+            if !conditions.is_true(marks::DISRUPTION_REASON) {
+                conditions.set(DRAINED, Status::Unknown, "Draining", "", now);
+            }
+            let since = conditions.since(DRAINED).unwrap_or_else(|| *self.free_since.get_or_insert(now));
+            let earliest = UnixMillis(since.0 + DRAIN_AT_LEAST_MS);
             if earliest > now {
                 return Stage::Waiting(Some(earliest));
             }
@@ -363,10 +372,7 @@ fn tell_success(step: Step, name: &Text, desk: &mut Desk<'_>) {
         return;
     };
     match step {
-        Step::Taint => tracing::info!(
-            controller = "node.termination", Node = %name, "provider-id" = provider_id(node).unwrap_or_default(),
-            "taint.Key" = taints::DISRUPTED, "taint.Effect" = taints::NO_SCHEDULE, "tainted node"
-        ),
+        Step::Taint => marks::tell_tainted(node),
         Step::Tell { is_drained: true } => {
             desk.metrics.add(&families::NODES_DRAINED_TOTAL, &[label(node, labels::NODE_POOL)], 1.0);
         }
@@ -446,29 +452,6 @@ fn conditions_of(claim: &NodeClaim) -> Conditions {
     let stored = claim.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     Conditions::of(NODE_CLAIM, &claim.metadata, stored)
 }
-
-/// The patch that keeps pods and load balancers away from a node; None when it is there.
-fn taint(node: &Node) -> Option<crate::errand::ApiCall> {
-    let ours = taints::disrupted();
-    let present = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
-    let is_tainted = present.iter().any(|taint| taint.key == ours.key && taint.effect == ours.effect);
-    let labels = node.metadata.labels.as_ref();
-    let is_labelled = labels.and_then(|all| all.get(labels::EXCLUDE_FROM_LOAD_BALANCERS)).is_some_and(|it| it == OURS);
-    if is_tainted && is_labelled {
-        return None;
-    }
-    let others = present.iter().filter(|taint| taint.key != ours.key).cloned();
-    let taints: Vec<_> = others.chain([ours.clone()]).collect();
-    let patch = json!({
-        "metadata": {"labels": {labels::EXCLUDE_FROM_LOAD_BALANCERS: OURS}},
-        "spec": {"taints": taints},
-    });
-    let patch = write::if_unchanged(patch, node.metadata.resource_version.as_deref());
-    Some(write::patch(NODES, "", name_of(&node.metadata), patch))
-}
-
-/// The value of the label that keeps load balancers away.
-const OURS: &str = "karpenter";
 
 /// Takes our finalizer off.
 fn release(node: &Node) -> crate::errand::ApiCall {
