@@ -27,6 +27,11 @@ const TOGETHER_BYTES: usize = 64 << 10;
 #[derive(Debug)]
 pub struct Watch {
     lens: Lens,
+    /// What was there when it began and is not told yet. Lines are made as the client takes them: a hundred thousand pods are
+    /// half a gigabyte of text.
+    present: VecDeque<Arc<Stored>>,
+    /// The word that ends the beginning.
+    after_present: Option<Bytes>,
     ready: VecDeque<Bytes>,
     changes: UnboundedReceiver<Arc<Change>>,
     /// The last revision that the client knows of, for bookmarks.
@@ -74,6 +79,8 @@ impl State {
                 clock: self.clock.clone(),
                 columns_told: false,
             },
+            present: VecDeque::new(),
+            after_present: None,
             ready: VecDeque::new(),
             changes,
             seen: self.store.revision(),
@@ -86,10 +93,7 @@ impl State {
         match wants_initial {
             Some(true) => {
                 self.tell_present(call, &mut watch);
-                if watch.wants_bookmarks {
-                    let bookmark = watch.bookmark(true);
-                    watch.ready.push_back(bookmark);
-                }
+                watch.after_present = watch.wants_bookmarks.then(|| watch.bookmark(true));
             }
             Some(false) if revision == 0 => {}
             None if revision == 0 => self.tell_present(call, &mut watch),
@@ -122,12 +126,9 @@ impl State {
     }
 
     fn tell_present(&self, call: &Call<'_>, watch: &mut Watch) {
-        for stored in self.store.list(&call.resource.id(), &call.namespace) {
-            if watch.lens.sees(stored) {
-                let told = watch.lens.event("ADDED", stored);
-                watch.ready.push_back(told);
-            }
-        }
+        let id = call.resource.id();
+        let all = self.store.list(&id, &call.namespace);
+        watch.present = all.filter(|stored| watch.lens.sees(stored)).cloned().collect();
     }
 }
 
@@ -170,16 +171,29 @@ impl Watch {
 
     /// The next bytes that need no waiting.
     pub fn try_next(&mut self) -> Option<Bytes> {
-        while let Ok(change) = self.changes.try_recv() {
+        while self.present.is_empty()
+            && let Ok(change) = self.changes.try_recv()
+        {
             self.take(&change);
         }
         self.take_ready()
     }
 
     fn take_ready(&mut self) -> Option<Bytes> {
-        // Whatever else has happened meanwhile goes with it.
         let mut waiting = self.ready.iter().map(Bytes::len).sum::<usize>();
-        while !self.is_over && waiting < TOGETHER_BYTES {
+        while waiting < TOGETHER_BYTES
+            && let Some(stored) = self.present.pop_front()
+        {
+            let told = self.lens.event("ADDED", &stored);
+            waiting += told.len();
+            self.ready.push_back(told);
+        }
+        let has_begun = self.present.is_empty();
+        if has_begun {
+            self.ready.extend(self.after_present.take());
+        }
+        // Whatever else has happened meanwhile goes with it.
+        while has_begun && !self.is_over && waiting < TOGETHER_BYTES {
             let Ok(change) = self.changes.try_recv() else { break };
             let before = self.ready.len();
             self.take(&change);
