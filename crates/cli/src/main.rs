@@ -24,6 +24,11 @@ use clap::{CommandFactory, FromArgMatches};
 use std::io::Write;
 use std::process::ExitCode;
 
+/// Objects are read on one thread and let go on another, by the ten thousand at a start: there this one is twice as quick as the
+/// system's, and holds less.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// What the exit status says. `--help` tells the user the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
