@@ -284,7 +284,7 @@ fn relabelling(resource: Resource, name: &str, labels: &BTreeMap<Text, Option<Te
 /// What the cluster uses now.
 fn in_use(world: &World) -> InUse {
     InUse {
-        classes: world.classes.values().map(|class| Arc::new(class.value.clone())).collect(),
+        classes: world.classes.values().map(|class| class.value.clone()).collect(),
         claims: world.claims.iter().map(|(name, claim)| claim_in_use(name, claim)).collect(),
         pools: world.pools.iter().map(|(name, pool)| pool_in_use(name, pool)).collect(),
     }

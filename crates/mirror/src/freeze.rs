@@ -160,7 +160,7 @@ fn inquiries<'a>(mirror: &'a Mirror, served: &[&'a PoolFact]) -> Vec<Inquiry<'a>
             labels: &fact.labels,
             requirements: &fact.requirements,
             node_class: &fact.node_class,
-            class_object: mirror.classes.get(&fact.node_class).map(|class| &class.value),
+            class_object: mirror.classes.get(&fact.node_class).map(|class| &*class.value),
         })
         .collect()
 }

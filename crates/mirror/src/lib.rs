@@ -40,7 +40,7 @@ pub use buffers::{BufferSize, Unresolved as UnresolvedBuffer};
 pub use default_spreads::read_scheduler_config;
 pub use kerf_api::LabelRules;
 pub use nodes::{Asked, RESERVES};
-pub use object::{Kind, NodeClassObject, Object, ObjectKey, Unreadable, describe};
+pub use object::{Kind, NodeClassObject, Object, ObjectKey, Unreadable, describe, without_managed_fields};
 pub use pod_state::{Hold, OwnedBy, Phase, PodState};
 pub use pods::WaitsFor;
 pub use settings::{Gates, MirrorSettings, View};

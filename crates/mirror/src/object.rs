@@ -13,9 +13,11 @@ use k8s_openapi::api::storage::v1::{CSINode, StorageClass, VolumeAttachment};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kerf_api::{CapacityBuffer, NodeClaim, NodeOverlay, NodePool};
 use kerf_model::Text;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
+use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 macro_rules! kinds {
     ($($kind:ident $group:literal $version:literal)+) => {
@@ -114,8 +116,8 @@ pub struct NodeClassObject {
     pub group: Text,
     pub kind: Text,
     pub metadata: ObjectMeta,
-    /// The whole object.
-    pub value: Value,
+    /// The whole object. Each launch and each look for drift takes it along.
+    pub value: Arc<Value>,
 }
 
 /// Which object a fact comes from.
@@ -248,6 +250,7 @@ fn parse<T: DeserializeOwned>(value: Value) -> Result<T, Unreadable> {
 }
 
 fn parse_text<T: DeserializeOwned>(json: &[u8]) -> Result<T, Unreadable> {
+    let json = &*without_managed_fields(json);
     // Watching the path costs a tenth of the time; only what fails is read a second time to say where.
     serde_json::from_slice(json).or_else(|_| {
         serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_slice(json))
@@ -255,10 +258,28 @@ fn parse_text<T: DeserializeOwned>(json: &[u8]) -> Result<T, Unreadable> {
     })
 }
 
+/// The text with an empty list of managed fields: they are a third of most objects, trees of keys, and nobody here reads them.
+pub fn without_managed_fields(json: &[u8]) -> Cow<'_, [u8]> {
+    // A name of a field and no part of a text: in a text, its quotes would be escaped.
+    const FIELD: &[u8] = br#""managedFields":["#;
+    let cut = || {
+        let start = json.windows(FIELD.len()).position(|part| part == FIELD)? + FIELD.len() - 1;
+        let mut list = serde_json::Deserializer::from_slice(&json[start..]).into_iter::<IgnoredAny>();
+        list.next()?.ok()?;
+        Some([&json[..start], b"[]", &json[start + list.byte_offset()..]].concat())
+    };
+    cut().map_or(Cow::Borrowed(json), Cow::Owned)
+}
+
 fn read_node_class(group: &str, kind: &str, value: Value) -> Result<Object, Unreadable> {
     let metadata = value.get("metadata").cloned().unwrap_or(Value::Null);
     let metadata: ObjectMeta = parse(metadata)?;
-    Ok(Object::NodeClass(Box::new(NodeClassObject { group: group.into(), kind: kind.into(), metadata, value })))
+    Ok(Object::NodeClass(Box::new(NodeClassObject {
+        group: group.into(),
+        kind: kind.into(),
+        metadata,
+        value: value.into(),
+    })))
 }
 
 /// Kinds that dumps of whole clusters contain, and that say nothing about capacity. Those of any group that is not
@@ -350,6 +371,23 @@ mod tests {
         assert_eq!(object.key().to_string(), "Node a");
         let object = read("{apiVersion: karpenter.k8s.aws/v1, kind: EC2NodeClass, metadata: {name: a}}").unwrap();
         assert_eq!(object.key().to_string(), "EC2NodeClass a");
+    }
+
+    #[test]
+    fn managed_fields_are_left_out_wherever_they_stand() {
+        let fields = r#"[{"manager":"a]\"}","fieldsV1":{"f:spec":{".":{}}}},{"manager":"b"}]"#;
+        for text in [
+            format!(r#"{{"metadata":{{"managedFields":{fields},"name":"a"}},"spec":{{"nodeName":"n"}}}}"#),
+            format!(r#"{{"spec":{{"nodeName":"n"}},"metadata":{{"name":"a","managedFields":{fields}}}}}"#),
+            r#"{"metadata":{"name":"a","annotations":{"said":"\"managedFields\":["}},"spec":{"nodeName":"n"}}"#
+                .to_owned(),
+            r#"{"metadata":{"name":"a"},"spec":{"nodeName":"n"}}"#.to_owned(),
+        ] {
+            let Object::Pod(pod) = Object::parse(Kind::Pod, text.as_bytes()).unwrap() else { panic!("{text}") };
+            assert_eq!(pod.metadata.name.as_deref(), Some("a"));
+            assert_eq!(pod.spec.unwrap().node_name.as_deref(), Some("n"));
+            assert!(pod.metadata.managed_fields.is_none_or(|fields| fields.is_empty()));
+        }
     }
 
     #[test]

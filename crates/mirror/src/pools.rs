@@ -7,6 +7,7 @@ use crate::settings::View;
 use kerf_api::{LabelRules, NodePool};
 use kerf_model::{Labels, NodeClassRef, PoolName, Requirements, Resources, Taint, Text};
 use serde_json::Value;
+use std::sync::Arc;
 
 #[derive(Debug, Clone)]
 pub(crate) struct PoolFact {
@@ -102,7 +103,7 @@ fn in_words(condition: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Conditio
 
 #[derive(Debug, Clone)]
 pub(crate) struct ClassFact {
-    pub(crate) value: Value,
+    pub(crate) value: Arc<Value>,
     pub(crate) obstacle: Option<Text>,
 }
 

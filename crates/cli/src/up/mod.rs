@@ -40,6 +40,9 @@ const DRAW_EVERY: Duration = Duration::from_millis(500);
 /// The simulated cloud is looked at so often: notices, ends, prices.
 const TICK_EVERY: Duration = Duration::from_millis(50);
 
+/// Requests of the operator under way at the same time: the server is in this process, and more would only be more memory.
+const IN_FLIGHT_MAX: usize = 64;
+
 const STARTER: &str = include_str!("starter.yaml");
 
 /// A playground that runs.
@@ -92,7 +95,7 @@ async fn play(arguments: &UpArguments, plane: &ControlPlane, clock: Clock) -> an
         .with_context(|| format!("--region {}: the built-in catalogue does not have it", arguments.region))?;
 
     let client = kube::Client::new(plane.service(), "default");
-    let caller = Caller::new(client, Limits::none());
+    let caller = Caller::new(client, Limits { in_flight: IN_FLIGHT_MAX, ..Limits::none() });
     manifests::install_definitions(plane)?;
     if !arguments.empty {
         manifests::apply(&caller, "the starter", STARTER).await?;

@@ -77,7 +77,7 @@ mod tests {
     fn class(annotations: Value) -> NodeClassObject {
         let value = json!({"metadata": {"name": "default", "annotations": annotations}});
         let metadata = serde_json::from_value(value["metadata"].clone()).unwrap();
-        NodeClassObject { group: "g".into(), kind: "Kind".into(), metadata, value }
+        NodeClassObject { group: "g".into(), kind: "Kind".into(), metadata, value: value.into() }
     }
 
     fn claim(class: &str, annotations: Value, is_drifted: bool) -> Arc<NodeClaim> {

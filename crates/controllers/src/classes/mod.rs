@@ -190,7 +190,7 @@ impl Classes {
         let users: Vec<&str> =
             desk.world.claims.iter().filter(|(_, claim)| hash::is_of(claim, class)).map(|(name, _)| &**name).collect();
         if users.is_empty() {
-            return desk.ask_cloud(&key_of(class), CloudCall::EndClass(Arc::new(object.value.clone())));
+            return desk.ask_cloud(&key_of(class), CloudCall::EndClass(object.value.clone()));
         }
         let more = users.len().saturating_sub(NAMED_MAX);
         let more = if more > 0 { format!(" and {more} other(s)") } else { String::new() };
@@ -274,7 +274,7 @@ fn look(desk: &mut Desk<'_>, kind: &NodeClassKind, class: &NodeClassRef, object:
         let patch = write::if_unchanged(patch, object.metadata.resource_version.as_deref());
         return desk.call(&key_of(class), call(kind, class, patch));
     }
-    desk.ask_cloud(&key_of(class), CloudCall::ResolveClass(Arc::new(object.value.clone())));
+    desk.ask_cloud(&key_of(class), CloudCall::ResolveClass(object.value.clone()));
 }
 
 fn without_finalizer(desk: &Desk<'_>, class: &NodeClassRef) -> Option<Value> {

@@ -203,7 +203,7 @@ fn can_buy(world: &World, cloud: &dyn CloudProvider, classes: &[NodeClassKind], 
             requirements.add(&written.key, requirement);
         }
     }
-    let class_object = world.classes.get(&node_class).map(|class| &class.value);
+    let class_object = world.classes.get(&node_class).map(|class| &*class.value);
     let ask = TypesAsk {
         pool: &PoolName(name.clone()),
         labels: &labels,

@@ -12,7 +12,6 @@ use crate::world::{Change, World};
 use kerf_api::{DurationOrNever, NodeClaim, NodePool, labels};
 use kerf_cloud::CloudError;
 use kerf_model::{Text, UnixMillis};
-use std::sync::Arc;
 
 const NAME: &str = "nodeclaim.disruption";
 
@@ -130,7 +129,7 @@ impl Conditioning {
             Some(None) => Drift::Keep,
             None => {
                 self.memo.asked(name, class);
-                desk.ask_cloud(name, CloudCall::Drift { instance, class: Arc::new(class.value.clone()) });
+                desk.ask_cloud(name, CloudCall::Drift { instance, class: class.value.clone() });
                 Drift::Asked
             }
         }

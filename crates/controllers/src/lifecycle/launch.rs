@@ -127,7 +127,7 @@ fn order(claim: &NodeClaim, desk: &Desk<'_>) -> LaunchOrder {
         kind: reference.kind.as_str().into(),
         name: reference.name.as_str().into(),
     };
-    let class_object = desk.world.classes.get(&node_class).map(|class| Arc::new(class.value.clone()));
+    let class_object = desk.world.classes.get(&node_class).map(|class| class.value.clone());
     let annotations = claim.metadata.annotations.iter().flatten();
     LaunchOrder {
         claim: ClaimName(claim.metadata.name.as_deref().unwrap_or_default().into()),

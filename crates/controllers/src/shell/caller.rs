@@ -5,13 +5,14 @@ use crate::errand::{ApiCall, ApiFailure};
 use crate::metrics::{Metrics, runtime};
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, header};
+use kerf_mirror::without_managed_fields;
 use kube::Client;
 use kube::client::Body;
 use serde::Deserialize;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// No answer of a healthy server takes so long; whoever waits asks again.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
@@ -46,7 +47,7 @@ struct Pace {
     work: Bucket,
     /// Events have a rate of their own: whatever is told must not hold up what is done.
     events: Bucket,
-    slots: Semaphore,
+    slots: Arc<Semaphore>,
 }
 
 /// Why a request was not answered as hoped, told with what to do about it.
@@ -98,7 +99,7 @@ impl Caller {
         let pace = Pace {
             work: Bucket::new(limits.per_second, limits.burst, now),
             events: Bucket::new(limits.per_second, limits.burst, now),
-            slots: Semaphore::new(limits.in_flight.clamp(1, Semaphore::MAX_PERMITS)),
+            slots: Arc::new(Semaphore::new(limits.in_flight.clamp(1, Semaphore::MAX_PERMITS))),
         };
         Self { client, pace: Arc::new(pace), metrics: None }
     }
@@ -116,11 +117,16 @@ impl Caller {
 
     /// Sends a request when it is its turn.
     pub async fn call(&self, call: ApiCall) -> Result<Value, ApiFailure> {
+        self.call_and_hold(call).await.0
+    }
+
+    /// The same; the request counts as under way until the slot is given back.
+    pub(super) async fn call_and_hold(&self, call: ApiCall) -> (Result<Value, ApiFailure>, OwnedSemaphorePermit) {
         self.paced(&self.pace.work, call).await
     }
 
     /// Writes an event when it is its turn.
-    pub(super) async fn tell(&self, call: ApiCall) -> Result<Value, ApiFailure> {
+    pub(super) async fn tell(&self, call: ApiCall) -> (Result<Value, ApiFailure>, OwnedSemaphorePermit) {
         self.paced(&self.pace.events, call).await
     }
 
@@ -128,11 +134,11 @@ impl Caller {
         self.call(ApiCall { method: "GET", path: path.to_owned(), content_type: "", body: Value::Null }).await
     }
 
-    async fn paced(&self, bucket: &Bucket, call: ApiCall) -> Result<Value, ApiFailure> {
+    async fn paced(&self, bucket: &Bucket, call: ApiCall) -> (Result<Value, ApiFailure>, OwnedSemaphorePermit) {
         bucket.take().await;
-        let _slot = self.pace.slots.acquire().await.expect("nobody closes it");
+        let slot = Arc::clone(&self.pace.slots).acquire_owned().await.expect("nobody closes it");
         let Some(metrics) = &self.metrics else {
-            return send(&self.client, call).await;
+            return (send(&self.client, call).await, slot);
         };
         let begun = Instant::now();
         let (method, path) = (call.method, call.path.clone());
@@ -144,7 +150,7 @@ impl Caller {
             Ok(_) => 200,
         };
         runtime::request_ended(metrics, method, &path, status, begun.elapsed().as_secs_f64());
-        answer
+        (answer, slot)
     }
 }
 
@@ -160,7 +166,8 @@ pub(super) async fn send(client: &Client, call: ApiCall) -> Result<Value, ApiFai
         Ok(answer) => answer?,
         Err(_) => return Err(unanswered(format!("no answer within {} s", ANSWER_WITHIN.as_secs()))),
     };
-    serde_json::from_slice(&bytes).map_err(|error| unanswered(format!("the answer is not JSON: {error}")))
+    serde_json::from_slice(&without_managed_fields(&bytes))
+        .map_err(|error| unanswered(format!("the answer is not JSON: {error}")))
 }
 
 /// The body of a good answer, whole.

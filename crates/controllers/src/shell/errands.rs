@@ -51,16 +51,18 @@ impl Errands {
             Errand::Api(call) => {
                 let caller = self.caller.clone();
                 self.runtime.spawn(async move {
-                    let answer = if ticket.duty == NARRATOR {
+                    let (answer, slot) = if ticket.duty == NARRATOR {
                         let answer = caller.tell(call).await;
-                        if let Err(failure) = &answer {
+                        if let (Err(failure), _) = &answer {
                             tracing::debug!(error = failure.message, "cannot write an event");
                         }
                         answer
                     } else {
-                        caller.call(call).await
+                        caller.call_and_hold(call).await
                     };
                     let _ = inbox.send(Message::Wake(Wake::Done(ticket, Outcome::Api(answer)))).await;
+                    // Answers are large: a server that is quick does not pile them up before an operator that is busy.
+                    drop(slot);
                     drop(alive);
                 });
             }

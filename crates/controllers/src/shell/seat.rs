@@ -80,7 +80,9 @@ impl Seat {
                 self.take(&mut batch);
             }
             wish = self.work();
-            next_look = Instant::now() + PACE;
+            // Until everything is there nothing is decided, and ten thousand objects come through an inbox of a hundred.
+            let pace = if self.operator.world().is_synced() { PACE } else { Duration::ZERO };
+            next_look = Instant::now() + pace;
         }
     }
 
