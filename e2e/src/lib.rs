@@ -2,8 +2,9 @@
 //!
 //! [`control_plane`] builds etcd, kube-apiserver and kubectl from their Go modules, once, and starts them on loopback
 //! in seconds; [`client`] talks to the result in plain HTTPS; [`crds`] teaches it our kinds; [`packages`]
-//! fetches clients that others wrote; [`aws`] is an account on loopback, whose machines join; [`repeat`] tells bad luck from defects. The questions
-//! themselves live in `tests/`.
+//! fetches clients that others wrote; [`aws`] is an account on loopback, whose machines join; [`operator`] is our own
+//! program as a process; [`stages`] runs one body on two clusters, [`repeat`] tells bad luck from defects, and [`panics`] keeps their words.
+//! The questions themselves live in `tests/`.
 //!
 //! Not for: anything a lower rung can answer. There is no kubelet here, and no cloud but an emulated one. No async runtime
 //! either: a test that asks one question at a time reads better without.
@@ -12,5 +13,8 @@ pub mod aws;
 pub mod client;
 pub mod control_plane;
 pub mod crds;
+pub mod operator;
 pub mod packages;
+pub mod panics;
 pub mod repeat;
+pub mod stages;

@@ -54,7 +54,7 @@ fn main() -> ExitCode {
     }
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(TESTS_AT_ONCE);
-    stage::keep_panics();
+    kerf_e2e::panics::keep();
     let counts = Arc::new(Counts::default());
     let trials = TESTS.iter().copied().flatten().map(|test| trial(&counts, *test)).collect();
     let conclusion = libtest_mimic::run(&arguments, trials);

@@ -1,8 +1,6 @@
 //! One account, one cluster, one operator, and what a test does with them.
 
-use std::cell::RefCell;
 use std::io::Write as _;
-use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,6 +14,7 @@ use kerf_e2e::client::Client;
 use kerf_e2e::control_plane::{self, Address, Started, build};
 use kerf_e2e::crds;
 use kerf_e2e::packages::{Installed, Package};
+use kerf_e2e::panics::caught;
 use serde_json::Value;
 
 use crate::Test;
@@ -83,40 +82,34 @@ enum Plane {
     Real { _plane: Box<control_plane::ControlPlane> },
 }
 
-thread_local! {
-    static LAST_PANIC: RefCell<String> = const { RefCell::new(String::new()) };
-}
-
-/// Tests run beside each other, so a panic is kept for the list of failures, place and words, instead of told at once.
-pub(crate) fn keep_panics() {
-    panic::set_hook(Box::new(|panic| LAST_PANIC.set(panic.to_string())));
-}
-
 /// Runs one test. `Some` is why it did not run.
 pub(crate) fn run(counts: &Counts, test: Test) -> Result<Option<String>, String> {
-    let mut stage = match catch_unwind(|| Stage::raise(test.needs)) {
+    let mut stage = match caught(|| Stage::raise(test.needs)) {
         Ok(Ok(stage)) => stage,
         Ok(Err(reason)) => {
             counts.skipped.fetch_add(1, Ordering::Relaxed);
             return Ok(Some(reason));
         }
-        Err(_) => {
+        Err(panic) => {
             counts.failed.fetch_add(1, Ordering::Relaxed);
-            return Err(LAST_PANIC.take());
+            return Err(panic);
         }
     };
-    match catch_unwind(AssertUnwindSafe(|| (test.body)(&mut stage))) {
+    match caught(|| (test.body)(&mut stage)) {
         Ok(()) => {
             counts.passed.fetch_add(1, Ordering::Relaxed);
             Ok(None)
         }
-        Err(_) => {
+        Err(panic) => {
             counts.failed.fetch_add(1, Ordering::Relaxed);
-            let panic = LAST_PANIC.take();
-            let words = stage.operator.as_ref().map_or_else(String::new, |operator| operator.last_words(25));
+            let words = stage.operator.as_ref().map_or_else(String::new, |operator| last_words(operator, 25));
             Err(format!("{panic}\nthe operator's last words:\n{words}"))
         }
     }
+}
+
+fn last_words(operator: &Operator, n_lines: usize) -> String {
+    operator.last_words(n_lines, |line| !line.contains("\"DEBUG\""))
 }
 
 impl Stage {
@@ -188,9 +181,9 @@ impl Stage {
         variables.extend(self.variables.iter().cloned());
         self.n_operators += 1;
         let name = format!("operator-{}", self.n_operators);
-        let mut operator = Operator::start(self.folder.path(), &name, &variables);
+        let mut operator = process::start(self.folder.path(), &name, &variables);
         wait_some("the operator to be ready", || {
-            assert!(operator.is_alive(), "the operator ended:\n{}", operator.last_words(10));
+            assert!(operator.is_alive(), "the operator ended:\n{}", last_words(&operator, 10));
             operator.is_ready().then_some(())
         });
         self.operator = Some(operator);

@@ -39,7 +39,9 @@ use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
-use stage::{Stage, Stages, Which};
+use kerf_e2e::panics;
+use kerf_e2e::stages::Which;
+use stage::{Stage, Stages};
 
 /// Tests wait far more than they work, and so do the clusters.
 const TESTS_AT_ONCE: usize = 8;
@@ -81,8 +83,8 @@ const MODULES: &[(&str, &[Test])] = &[
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(TESTS_AT_ONCE);
-    stage::keep_panics();
-    let stages = Arc::new(Stages::default());
+    panics::keep();
+    let stages = Arc::new(Stages::new("operator"));
     let mut trials = Vec::new();
     // Module by module, so that both clusters are at work from beginning to end.
     for (module, tests) in MODULES {
@@ -110,7 +112,7 @@ fn trial(stages: &Arc<Stages>, which: Which, module: &'static str, index: usize,
     Trial::ignorable_test(format!("{}::{module}::{}", which.name(), test.name), move || {
         // Short, for it is the name of a pool and so a part of every node's name.
         let namespace = format!("{module}-{}", index + 1);
-        match stages.run(which, namespace, test) {
+        match stage::run(&stages, which, &namespace, test) {
             Ok(Some(reason)) => Ok(Completion::ignored_with(reason)),
             Ok(None) => Ok(Completion::Completed),
             Err(message) => Err(Failed::from(message)),

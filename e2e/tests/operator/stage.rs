@@ -2,11 +2,9 @@
 
 use std::cell::RefCell;
 use std::io::Write as _;
-use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,7 +12,8 @@ use kerf_e2e::client::Client;
 use kerf_e2e::control_plane::{self, Address, Started, build, parts};
 use kerf_e2e::crds;
 use kerf_e2e::packages::{Installed, Package};
-use kerf_e2e::repeat::Repeats;
+use kerf_e2e::panics::{self, caught};
+use kerf_e2e::stages::{self, Turn, Which};
 use serde_json::{Value, json};
 
 use crate::process::{self, Operator};
@@ -32,32 +31,10 @@ pub(crate) const NODE_CLAIMS: &str = "/apis/karpenter.sh/v1/nodeclaims";
 pub(crate) const NODE_CLASSES: &str = "/apis/karpenter.kwok.sh/v1alpha1/kwoknodeclasses";
 pub(crate) const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/karpenter-leader-election";
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Which {
-    Embedded,
-    Real,
-}
-
 /// Both clusters, raised when the first test comes.
-#[derive(Default)]
-pub(crate) struct Stages {
-    embedded: Running,
-    real: Running,
-}
+pub(crate) type Stages = stages::Stages<Cluster>;
 
-#[derive(Default)]
-struct Running {
-    /// The cluster, or why there is none.
-    cluster: OnceLock<Result<Cluster, String>>,
-    /// Held by every test, and by one that wants to be alone for itself.
-    occupied: RwLock<()>,
-    repeats: Repeats,
-    passed: AtomicUsize,
-    failed: AtomicUsize,
-    skipped: AtomicUsize,
-}
-
-struct Cluster {
+pub(crate) struct Cluster {
     address: Address,
     kubectl: PathBuf,
     /// Before the control plane, so that it ends first.
@@ -89,100 +66,17 @@ pub(crate) struct Said {
     pub(crate) err: String,
 }
 
-thread_local! {
-    static LAST_PANIC: RefCell<String> = const { RefCell::new(String::new()) };
-}
-
-/// Tests run beside each other, so a panic is kept for the list of failures, place and words, instead of told at once.
-pub(crate) fn keep_panics() {
-    panic::set_hook(Box::new(|panic| LAST_PANIC.set(panic.to_string())));
-}
-
-impl Which {
-    pub(crate) const ALL: [Self; 2] = [Self::Embedded, Self::Real];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Embedded => "embedded",
-            Self::Real => "real",
-        }
-    }
-}
-
-impl Stages {
-    /// Runs one test, and once more on a fresh cluster if it fails. `Some` is why it did not run.
-    pub(crate) fn run(&self, which: Which, namespace: String, test: Test) -> Result<Option<String>, String> {
-        let running = self.of(which);
-        let raised = catch_unwind(AssertUnwindSafe(|| running.cluster.get_or_init(|| raise(which))));
-        let cluster = match raised {
-            Ok(Ok(cluster)) => cluster,
-            Ok(Err(reason)) => {
-                running.skipped.fetch_add(1, Ordering::Relaxed);
-                return Ok(Some(reason.clone()));
-            }
-            Err(_) => {
-                running.failed.fetch_add(1, Ordering::Relaxed);
-                return Err(LAST_PANIC.take());
-            }
-        };
-        let first = || {
-            let (mut _shared, mut _alone) = (None, None);
-            if test.is_alone {
-                _alone = Some(running.occupied.write().unwrap_or_else(PoisonError::into_inner));
-            } else {
-                _shared = Some(running.occupied.read().unwrap_or_else(PoisonError::into_inner));
-            }
-            perform(cluster, &namespace, test)
-        };
-        let again = || {
-            let fresh = catch_unwind(AssertUnwindSafe(|| raise(which))).map_err(|_| LAST_PANIC.take())?;
-            perform(&fresh?, &namespace, test)
-        };
-        match running.repeats.run(&format!("{}::{}", which.name(), test.name), first, again) {
-            Ok(()) => {
-                running.passed.fetch_add(1, Ordering::Relaxed);
-                Ok(None)
-            }
-            Err(story) => {
-                running.failed.fetch_add(1, Ordering::Relaxed);
-                Err(story)
-            }
-        }
-    }
-
-    /// A line for each stage: what `cargo xtask test` shows at its end.
-    pub(crate) fn summary(&self) -> Vec<String> {
-        Which::ALL.map(|which| self.of(which).summary(which)).into()
-    }
-
-    fn of(&self, which: Which) -> &Running {
-        match which {
-            Which::Embedded => &self.embedded,
-            Which::Real => &self.real,
-        }
-    }
-}
-
-impl Running {
-    fn summary(&self, which: Which) -> String {
-        let count = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
-        let (passed, failed, skipped) = (count(&self.passed), count(&self.failed), count(&self.skipped));
-        match self.cluster.get() {
-            Some(Err(reason)) => format!("operator tests on {}: skipped: {reason}: {skipped} tests", which.name()),
-            _ => {
-                let repeated = self.repeats.told();
-                format!("operator tests on {}: {passed} passed{repeated}, {failed} failed", which.name())
-            }
-        }
-    }
+/// Runs one test. `Some` is why it did not run.
+pub(crate) fn run(stages: &Stages, which: Which, namespace: &str, test: Test) -> Result<Option<String>, String> {
+    let turn = Turn { which, name: test.name, is_alone: test.is_alone };
+    stages.run(&turn, || raise(which), |cluster| perform(cluster, namespace, test))
 }
 
 /// The test in a namespace of its own. The error is its panic, and what the operator said last.
 fn perform(cluster: &Cluster, namespace: &str, test: Test) -> Result<(), String> {
-    let body = || (test.body)(&Stage::open(cluster, namespace.to_owned()));
-    catch_unwind(AssertUnwindSafe(body)).map_err(|_| {
-        let panic = LAST_PANIC.take();
-        let words = cluster.operator().last_words_about(namespace, 12);
+    caught(|| (test.body)(&Stage::open(cluster, namespace.to_owned()))).map_err(|panic| {
+        let is_about = |line: &str| line.contains(namespace) || line.contains("\"ERROR\"");
+        let words = cluster.operator().last_words(12, is_about);
         format!("{panic}\nthe operator's last words about {namespace}:\n{words}")
     })
 }
@@ -214,7 +108,7 @@ fn raise(which: Which) -> Result<Cluster, String> {
         "apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "default"}, "spec": {}
     });
     assert_eq!(client.post(NODE_CLASSES, &class).unwrap().status, 201);
-    let operator = Operator::start(&address.kubeconfig, folder.path(), "first", &[]);
+    let operator = process::start(&address.kubeconfig, folder.path(), "first", &[]);
     wait_some("the operator to be ready", || operator.is_ready().then_some(()));
     build::to_stderr(&format!(
         "{}: {what} and the operator ready after {} ms",
@@ -262,27 +156,22 @@ impl<'a> Stage<'a> {
 
     /// One more operator on the same cluster.
     pub(crate) fn start_operator(&self, name: &str) -> Operator {
-        Operator::start(&self.cluster.address.kubeconfig, self.cluster.folder.path(), name, &[])
+        process::start(&self.cluster.address.kubeconfig, self.cluster.folder.path(), name, &[])
     }
 
     /// Lets an operator with further settings take the place of the one that leads, while `play` runs. For tests that are alone.
     pub(crate) fn with_operator(&self, environment: &[(&str, &str)], play: impl FnOnce()) {
         let replace = |name: &str, environment: &[(&str, &str)]| {
             let mut operator = self.operator();
-            operator.stop();
+            let ended = operator.stop().unwrap();
+            assert!(ended.success(), "the operator ended with {ended}");
             let (kubeconfig, folder) = (&self.cluster.address.kubeconfig, self.cluster.folder.path());
-            *operator = Operator::start(kubeconfig, folder, &format!("{name}-{}", self.namespace), environment);
+            *operator = process::start(kubeconfig, folder, &format!("{name}-{}", self.namespace), environment);
             wait_some("the operator to be ready", || operator.is_ready().then_some(()));
         };
         replace("with", environment);
-        let outcome = catch_unwind(AssertUnwindSafe(play));
-        // However it went: others come after us.
-        let panic = LAST_PANIC.take();
-        replace("after", &[]);
-        LAST_PANIC.set(panic);
-        if let Err(panic) = outcome {
-            panic::resume_unwind(panic);
-        }
+        // However it goes: others come after us.
+        panics::and_then_surely(play, || replace("after", &[]));
     }
 
     /// Deletes what is at `path` when the test has ended, however it ends.

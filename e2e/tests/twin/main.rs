@@ -43,7 +43,9 @@ use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
-use stage::{Stage, Stages, Which};
+use kerf_e2e::panics;
+use kerf_e2e::stages::Which;
+use stage::{Stage, Stages};
 
 /// One behaviour.
 #[derive(Clone, Copy)]
@@ -91,8 +93,8 @@ const MODULES: &[(&str, &[Test])] = &[
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    stage::keep_panics();
-    let stages = Arc::new(Stages::default());
+    panics::keep();
+    let stages = Arc::new(Stages::new("twin"));
     let mut trials = Vec::new();
     for which in Which::ALL {
         for (module, tests) in MODULES {
@@ -115,7 +117,7 @@ fn trial(stages: &Arc<Stages>, which: Which, module: &'static str, index: usize,
     Trial::ignorable_test(format!("{}::{module}::{}", which.name(), test.name), move || {
         // Short enough for every name that a test makes of it, and the same on both stages.
         let namespace = format!("{module}-{}", index + 1);
-        match stages.run(which, namespace, test) {
+        match stage::run(&stages, which, &namespace, test) {
             Ok(Some(reason)) => Ok(Completion::ignored_with(reason)),
             Ok(None) => Ok(Completion::Completed),
             Err(message) => Err(Failed::from(message)),

@@ -1,16 +1,14 @@
 //! The two stages: how they are raised, and what a test does on either.
 
 use std::cell::RefCell;
-use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{OnceLock, PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use kerf_e2e::client::{Answer, Client, Next, Watch};
 use kerf_e2e::control_plane::{self, Address, Started, build, parts};
-use kerf_e2e::repeat::Repeats;
+use kerf_e2e::panics::caught;
+use kerf_e2e::stages::{self, Turn, Which};
 use serde_json::{Value, json};
 
 use crate::Test;
@@ -24,32 +22,10 @@ const POLL_EVERY: Duration = Duration::from_millis(15);
 /// The label and the taint of a test's own nodes.
 pub(crate) const NODE_OF: &str = "kerf.test/namespace";
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Which {
-    Embedded,
-    Real,
-}
-
 /// Both clusters, raised when the first test comes.
-#[derive(Default)]
-pub(crate) struct Stages {
-    embedded: Running,
-    real: Running,
-}
+pub(crate) type Stages = stages::Stages<Cluster>;
 
-#[derive(Default)]
-struct Running {
-    /// The cluster, or why there is none.
-    cluster: OnceLock<Result<Cluster, String>>,
-    /// Held by every test, and by one that wants to be alone for itself.
-    occupied: RwLock<()>,
-    repeats: Repeats,
-    passed: AtomicUsize,
-    failed: AtomicUsize,
-    skipped: AtomicUsize,
-}
-
-struct Cluster {
+pub(crate) struct Cluster {
     address: Address,
     /// Ends with us.
     plane: Plane,
@@ -72,91 +48,11 @@ pub(crate) struct Stage<'a> {
     leftovers: RefCell<Vec<String>>,
 }
 
-thread_local! {
-    static LAST_PANIC: RefCell<String> = const { RefCell::new(String::new()) };
-}
-
-/// Tests run beside each other, so a panic is kept for the list of failures, place and words, instead of told at once.
-pub(crate) fn keep_panics() {
-    panic::set_hook(Box::new(|panic| LAST_PANIC.set(panic.to_string())));
-}
-
-impl Which {
-    pub(crate) const ALL: [Self; 2] = [Self::Embedded, Self::Real];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Embedded => "embedded",
-            Self::Real => "real",
-        }
-    }
-}
-
-impl Stages {
-    /// Runs one test, and once more on a fresh cluster if it fails. `Some` is why it did not run.
-    pub(crate) fn run(&self, which: Which, namespace: String, test: Test) -> Result<Option<String>, String> {
-        let running = self.of(which);
-        let cluster = match running.cluster.get_or_init(|| raise(which)) {
-            Ok(cluster) => cluster,
-            Err(reason) => {
-                running.skipped.fetch_add(1, Ordering::Relaxed);
-                return Ok(Some(reason.clone()));
-            }
-        };
-        let first = || {
-            let (mut _shared, mut _alone) = (None, None);
-            if test.is_alone {
-                _alone = Some(running.occupied.write().unwrap_or_else(PoisonError::into_inner));
-            } else {
-                _shared = Some(running.occupied.read().unwrap_or_else(PoisonError::into_inner));
-            }
-            perform(which, cluster, &namespace, test)
-        };
-        let again = || perform(which, &raise(which)?, &namespace, test);
-        let name = format!("{}::{}", which.name(), test.name);
-        match running.repeats.run(&name, first, again) {
-            Ok(()) => {
-                running.passed.fetch_add(1, Ordering::Relaxed);
-                Ok(None)
-            }
-            Err(story) => {
-                running.failed.fetch_add(1, Ordering::Relaxed);
-                Err(story)
-            }
-        }
-    }
-
-    /// A line for each stage: what `cargo xtask test` shows at its end.
-    pub(crate) fn summary(&self) -> Vec<String> {
-        Which::ALL.map(|which| self.of(which).summary(which)).into()
-    }
-
-    fn of(&self, which: Which) -> &Running {
-        match which {
-            Which::Embedded => &self.embedded,
-            Which::Real => &self.real,
-        }
-    }
-}
-
-impl Running {
-    fn summary(&self, which: Which) -> String {
-        let count = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
-        let (passed, failed, skipped) = (count(&self.passed), count(&self.failed), count(&self.skipped));
-        match self.cluster.get() {
-            Some(Err(reason)) => format!("twin tests on {}: skipped: {reason}: {skipped} tests", which.name()),
-            _ => {
-                let repeated = self.repeats.told();
-                format!("twin tests on {}: {passed} passed{repeated}, {failed} failed", which.name())
-            }
-        }
-    }
-}
-
-/// The test in a namespace of its own. The error is its panic.
-fn perform(which: Which, cluster: &Cluster, namespace: &str, test: Test) -> Result<(), String> {
-    let body = || (test.body)(&Stage::open(which, cluster, namespace.to_owned()));
-    catch_unwind(AssertUnwindSafe(body)).map_err(|_| LAST_PANIC.take())
+/// Runs one test in a namespace of its own. `Some` is why it did not run.
+pub(crate) fn run(stages: &Stages, which: Which, namespace: &str, test: Test) -> Result<Option<String>, String> {
+    let turn = Turn { which, name: test.name, is_alone: test.is_alone };
+    let play = |cluster: &Cluster| caught(|| (test.body)(&Stage::open(which, cluster, namespace.to_owned())));
+    stages.run(&turn, || raise(which), play)
 }
 
 fn raise(which: Which) -> Result<Cluster, String> {

@@ -1,7 +1,6 @@
 //! Whose operator: ours or the peer's. Both are processes with the same environment variables.
 
-use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::thread;
@@ -11,6 +10,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use kerf_e2e::control_plane::ControlPlane;
 use kerf_e2e::control_plane::build::{self, Prepared};
 use kerf_e2e::control_plane::parts;
+use kerf_e2e::operator::page;
 
 use crate::bench::process;
 use crate::toolbox;
@@ -104,15 +104,7 @@ impl Running {
 
 /// Whether `/readyz` answers with 200. Anything else, also silence, is a no.
 fn says_ready(port: u16) -> bool {
-    let ask = || -> std::io::Result<String> {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-        stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Ok(answer)
-    };
-    ask().is_ok_and(|answer| answer.split_whitespace().nth(1) == Some("200"))
+    page(port, "/readyz").is_some_and(|(status, _)| status == 200)
 }
 
 fn free_port() -> Result<u16> {
@@ -141,6 +133,7 @@ fn build_ours() -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read as _, Write as _};
 
     fn answering(status: &'static str) -> u16 {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
