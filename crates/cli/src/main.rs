@@ -26,6 +26,7 @@ use std::process::ExitCode;
 
 /// Objects are read on one thread and let go on another, by the ten thousand at a start: there this one is twice as quick as the
 /// system's, and holds less.
+#[cfg(feature = "mimalloc")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

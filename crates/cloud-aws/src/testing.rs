@@ -65,7 +65,7 @@ fn offering(text: &str) -> Offering {
             (kerf_api::labels::CAPACITY_RESERVATION_TYPE, reservation_type),
             (kerf_api::labels::CAPACITY_RESERVATION_INTERRUPTIBLE, interruptible),
         ] {
-            out.requirements.add(key, Requirement::is_in([value]));
+            out.require(key, Requirement::is_in([value]));
         }
         out.reservation_capacity = room.parse().ok();
     }

@@ -80,7 +80,7 @@ fn offerings(facts: &TypeFacts, offer: &ZoneOffer, class: &NodeClassFacts, usabl
     let build = |(kind, _, price, is_estimate): (CapacityType, bool, Option<Money>, bool)| {
         let mut offering = Offering::new(&offer.zone, kind, price.unwrap_or_default());
         if let Some(id) = zone_id {
-            offering.requirements.add(ZONE_ID, Requirement::is_in([&**id]));
+            offering.require(ZONE_ID, Requirement::is_in([&**id]));
         }
         offering.price_is_estimate = is_estimate;
         offering.available = usable && in_class && price.is_some();

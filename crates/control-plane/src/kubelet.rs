@@ -15,10 +15,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Node, ObjectReference, Taint};
+use k8s_openapi::api::core::v1::{ObjectReference, Taint};
 
 use crate::drive::Controller;
 use crate::hands::{Event, Hands};
+use crate::nodes::KnownNode;
 use crate::shared::Shared;
 use crate::store::{Change, ChangeKind, Key, Stored};
 
@@ -85,7 +86,7 @@ pub struct Kubelets {
     /// Every pod that is bound to some node, ours or not.
     pods: BTreeMap<Key, Arc<Stored>>,
     pods_of: BTreeMap<String, BTreeSet<Key>>,
-    homes: BTreeMap<Key, Home>,
+    homes: BTreeMap<Key, Box<Home>>,
     /// Pods that wait for a claim, by claim.
     waiting_for: BTreeMap<Key, BTreeSet<Key>>,
     changed_nodes: BTreeSet<String>,
@@ -124,9 +125,9 @@ enum Power {
 #[derive(Clone, Debug, PartialEq)]
 struct Seen {
     uid: String,
-    labels: BTreeMap<String, String>,
+    labels: Arc<BTreeMap<String, String>>,
     taints: Vec<Taint>,
-    allocatable: Amounts,
+    allocatable: Arc<Amounts>,
     is_fake: bool,
     is_ready: bool,
     internal_ip: Option<String>,
@@ -226,7 +227,7 @@ impl Kubelets {
         let name = &change.object.key.name;
         let seen = match change.kind {
             ChangeKind::Deleted => None,
-            ChangeKind::Added | ChangeKind::Modified => change.object.read::<Node>().as_ref().map(Seen::of),
+            ChangeKind::Added | ChangeKind::Modified => KnownNode::read(&change.object).as_deref().map(Seen::of),
         };
         let is_ours = self.seats.contains_key(name) || seen.as_ref().is_some_and(|seen| seen.is_fake);
         if !is_ours {
@@ -333,7 +334,7 @@ impl Seat {
 }
 
 impl Seen {
-    fn of(node: &Node) -> Self {
+    fn of(node: &KnownNode) -> Self {
         let meta = &node.metadata;
         let status = node.status.as_ref();
         let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
@@ -344,9 +345,9 @@ impl Seen {
         let is_attached_to = annotation(ATTACHED_BY_CONTROLLER).is_some_and(|value| value == "true");
         Self {
             uid: meta.uid.clone().unwrap_or_default(),
-            labels: meta.labels.clone().unwrap_or_default(),
+            labels: Arc::clone(&node.labels),
             taints: node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default(),
-            allocatable: amounts(status.and_then(|status| status.allocatable.as_ref())),
+            allocatable: Arc::new(amounts(status.and_then(|status| status.allocatable.as_ref()))),
             is_fake: mark.is_some_and(|mark| mark == FAKE.1),
             is_ready: conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True"),
             internal_ip: addresses

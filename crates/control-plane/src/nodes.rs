@@ -13,6 +13,7 @@ use crate::drive::Controller;
 
 mod eviction;
 mod garbage;
+mod known;
 mod lifecycle;
 mod taints;
 #[cfg(test)]
@@ -23,6 +24,7 @@ pub use eviction::TaintEviction;
 pub use garbage::PodGarbage;
 pub use lifecycle::{Lifecycle, LifecycleOptions};
 
+pub(crate) use known::KnownNode;
 pub(crate) use taints::OUT_OF_SERVICE;
 
 /// All of them, with the real defaults.

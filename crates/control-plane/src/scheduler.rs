@@ -16,10 +16,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Pod;
 
 use crate::drive::Controller;
 use crate::hands::Hands;
+use crate::nodes::KnownNode;
 use crate::store::{Change, ChangeKind, Key};
 
 mod act;
@@ -168,7 +169,7 @@ impl Scheduler {
             self.news.kinds.insert(Kind::NodeGone);
             return;
         }
-        let Some(node) = change.object.read::<Node>() else { return };
+        let Some(node) = KnownNode::read(&change.object) else { return };
         let facts = NodeFacts::of(&node);
         let known = self.cluster.slot(&facts.name).and_then(|slot| self.cluster.node(slot));
         if known.is_none_or(|known| *known.facts != facts) {

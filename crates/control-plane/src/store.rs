@@ -12,6 +12,7 @@
 mod pack;
 mod pairs;
 
+use std::any::Any;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Bound, Deref};
@@ -94,7 +95,7 @@ pub struct Stored {
     head: usize,
     pub uid: String,
     pub labels: Pairs,
-    pub owners: Vec<Owner>,
+    pub owners: Box<[Owner]>,
     /// What field selectors may ask for beside name and namespace: `spec.nodeName`, `status.phase`…
     pub fields: Pairs,
     pub is_deleting: bool,
@@ -102,7 +103,11 @@ pub struct Stored {
 
 #[derive(Debug)]
 enum Form {
-    Plain(Bytes),
+    Plain {
+        json: Bytes,
+        /// As somebody has read it: the next who asks need not read it again.
+        read: Option<Arc<dyn Any + Send + Sync>>,
+    },
     Packed(Packed),
 }
 
@@ -120,7 +125,7 @@ impl Stored {
     #[must_use]
     pub fn json(&self) -> Bytes {
         match &*self.form() {
-            Form::Plain(json) => json.clone(),
+            Form::Plain { json, .. } => json.clone(),
             Form::Packed(packed) => packed.unpack(),
         }
     }
@@ -135,6 +140,21 @@ impl Stored {
     #[must_use]
     pub fn read<T: serde::de::DeserializeOwned>(&self) -> Option<T> {
         serde_json::from_slice(&self.json()).ok()
+    }
+
+    /// The same, read once for all who ask while it is new.
+    #[must_use]
+    pub fn shared<T: serde::de::DeserializeOwned + Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        if let Form::Plain { read: Some(read), .. } = &*self.form()
+            && let Ok(read) = Arc::clone(read).downcast::<T>()
+        {
+            return Some(read);
+        }
+        let object = Arc::new(self.read::<T>()?);
+        if let Form::Plain { read, .. } = &mut *self.form() {
+            *read = Some(Arc::<T>::clone(&object));
+        }
+        Some(object)
     }
 
     #[must_use]
@@ -373,7 +393,7 @@ impl Stored {
         Self {
             key,
             revision,
-            form: Mutex::new(Form::Plain(json)),
+            form: Mutex::new(Form::Plain { json, read: None }),
             head,
             uid: text(&metadata["uid"]),
             labels,
@@ -399,7 +419,7 @@ impl Stored {
 
     fn pack(&self, packer: &mut Packer) {
         let mut form = self.form();
-        if let Form::Plain(json) = &*form {
+        if let Form::Plain { json, .. } = &*form {
             *form = Form::Packed(packer.pack(json));
         }
     }

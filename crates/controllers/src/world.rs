@@ -21,6 +21,8 @@ const GONE_MAX: usize = 10_000;
 #[derive(Debug)]
 pub struct World {
     pub mirror: Mirror,
+    /// Where the mirror is told that everything comes from.
+    source: Text,
     pub claims: BTreeMap<Text, Arc<NodeClaim>>,
     pub nodes: BTreeMap<Text, Arc<Node>>,
     pub pools: BTreeMap<Text, Arc<NodePool>>,
@@ -86,6 +88,7 @@ impl World {
     pub fn new(mirror: Mirror, awaited: impl IntoIterator<Item = Kind>) -> Self {
         Self {
             mirror,
+            source: "watch".into(),
             claims: BTreeMap::new(),
             nodes: BTreeMap::new(),
             pools: BTreeMap::new(),
@@ -175,7 +178,7 @@ impl World {
             self.versions.insert(key.clone(), version);
         }
         let change = self.take(&key, &object);
-        self.mirror.observe(&"watch".into(), object);
+        self.mirror.observe_as(&self.source.clone(), key, object);
         Some(change)
     }
 
@@ -260,14 +263,13 @@ impl World {
         let named = || (key.namespace.clone(), key.name.clone());
         match object {
             Object::Pod(pod) => {
-                let mut state = PodState::read(pod);
-                state.id = PodId { namespace: key.namespace.clone(), name: key.name.clone() };
-                let before = self.pods.get(&state.id).cloned();
+                let id = PodId { namespace: key.namespace.clone(), name: key.name.clone() };
+                let before = self.pods.get(&id).cloned();
+                // Everybody who knows the pod calls it by the same texts.
+                let id = before.as_ref().map_or(id, |before| before.id.clone());
+                let mut state = PodState::of(id, pod);
                 // A hundred thousand pods have a few hundred sets of labels, and nodes are named by all pods on them.
                 state.labels = self.labels.share(state.labels);
-                if let Some(before) = &before {
-                    state.id = before.id.clone();
-                }
                 if let Some((node, _)) = self.pods_by_node.get_key_value(&state.node) {
                     state.node = node.clone();
                 }

@@ -210,8 +210,13 @@ impl Mirror {
 
     /// Takes in one object, in place of what was known under its key.
     pub fn observe(&mut self, source: &Text, object: Object) -> Seen {
-        self.n_observed += 1;
         let key = object.key();
+        self.observe_as(source, key, object)
+    }
+
+    /// The same, for those who have asked the object for its key already.
+    pub fn observe_as(&mut self, source: &Text, key: ObjectKey, object: Object) -> Seen {
+        self.n_observed += 1;
         let mut reader = Reader::new(source, &key);
         self.take(&mut reader, source, &key, object);
         if reader.notes.is_empty() {
@@ -219,12 +224,15 @@ impl Mirror {
         } else {
             self.notes.insert(key.clone(), reader.notes);
         }
-        let name = key.to_string();
-        match self.sources.insert(key, source.clone()) {
+        // A watch is the source of everything: of a hundred thousand pods nobody asks.
+        if self.settings.view == View::Live && key.kind == Kind::Pod {
+            return Seen::New;
+        }
+        match self.sources.insert(key.clone(), source.clone()) {
             Some(earlier) => {
                 if self.settings.view == View::Files {
                     let message = format!("it was given before, at {earlier}; this one is used");
-                    self.loose_notes.push(Reader::lone_note(source, name, "", message));
+                    self.loose_notes.push(Reader::lone_note(source, key, "", message));
                 }
                 Seen::Replaced { earlier }
             }
@@ -414,6 +422,11 @@ impl Mirror {
             // Only what a running pod takes up matters, not what it once asked for.
             reader.notes.retain(|note| note.field.contains("resources") || note.field.contains("overhead"));
         }
+        if let pods::Place::On(node) = &mut fact.place
+            && let Some((name, _)) = self.nodes.get_key_value(node)
+        {
+            *node = name.clone();
+        }
         match self.shapes.get(&fact.shape) {
             Some(known) => fact.shape = known.clone(),
             None => drop(self.shapes.insert(fact.shape.clone())),
@@ -492,8 +505,8 @@ fn container_defaults(reader: &mut Reader, range: &LimitRange) -> ContainerDefau
     let items = range.spec.as_ref().map(|spec| spec.limits.as_slice()).unwrap_or_default();
     for (position, item) in items.iter().enumerate().filter(|(_, item)| item.type_ == "Container") {
         let field = format!("spec.limits[{position}]");
-        let limits = reader.resources(&format!("{field}.default"), item.default.as_ref());
-        let requests = reader.resources(&format!("{field}.defaultRequest"), item.default_request.as_ref());
+        let limits = reader.resources(format_args!("{field}.default"), item.default.as_ref());
+        let requests = reader.resources(format_args!("{field}.defaultRequest"), item.default_request.as_ref());
         out.limits.0.extend(limits.0);
         out.requests.0.extend(requests.0);
     }

@@ -12,7 +12,7 @@ use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::api::storage::v1::{CSINode, StorageClass, VolumeAttachment};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kerf_api::{CapacityBuffer, NodeClaim, NodeOverlay, NodePool};
-use kerf_model::Text;
+use kerf_model::{Text, shared_text};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -204,9 +204,9 @@ impl Object {
             kind: self.kind(),
             class_kind,
             namespace: if self.kind().is_namespaced() {
-                metadata.namespace.as_deref().unwrap_or("default").into()
+                shared_text(metadata.namespace.as_deref().unwrap_or("default"))
             } else {
-                "".into()
+                shared_text("")
             },
             name: metadata.name.as_deref().unwrap_or_default().into(),
         }

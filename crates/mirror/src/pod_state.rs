@@ -6,7 +6,7 @@
 use crate::pods::{OwnerKind, WaitsFor, waits_for};
 use crate::read;
 use k8s_openapi::api::core::v1::{Pod, Toleration};
-use kerf_model::{Labels, PodId, Text, UnixMillis};
+use kerf_model::{Labels, PodId, Text, UnixMillis, shared_text};
 use std::sync::Arc;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,10 +95,18 @@ pub enum Hold {
 
 impl PodState {
     pub fn read(pod: &Pod) -> Self {
+        let text = |text: Option<&String>| shared_text(text.map(String::as_str).unwrap_or_default());
+        let metadata = &pod.metadata;
+        Self::of(PodId { namespace: text(metadata.namespace.as_ref()), name: text(metadata.name.as_ref()) }, pod)
+    }
+
+    /// The same, for those who know its name already.
+    pub fn of(id: PodId, pod: &Pod) -> Self {
         let metadata = &pod.metadata;
         let spec = pod.spec.as_ref();
         let status = pod.status.as_ref();
         let text = |text: Option<&String>| -> Text { text.map(String::as_str).unwrap_or_default().into() };
+        let often = |text: Option<&str>| shared_text(text.unwrap_or_default());
         let annotation = |key: &str| metadata.annotations.as_ref().and_then(|all| all.get(key));
         let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
         let since = |kind: &str| {
@@ -118,7 +126,6 @@ impl PodState {
             Some(OwnerKind::Job) => OwnedBy::Job,
             Some(_) => OwnedBy::Other,
         };
-        let id = PodId { namespace: text(metadata.namespace.as_ref()), name: text(metadata.name.as_ref()) };
         let volumes = spec.and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();
         let volume_claims = volumes.iter().filter_map(|volume| {
             let named = volume.persistent_volume_claim.as_ref().map(|claim| claim.claim_name.as_str().into());
@@ -128,7 +135,7 @@ impl PodState {
         let waits_for = waits_for(pod);
         Self {
             uid: text(metadata.uid.as_ref()),
-            node: text(spec.and_then(|spec| spec.node_name.as_ref())),
+            node: often(spec.and_then(|spec| spec.node_name.as_deref())),
             phase: match status.and_then(|status| status.phase.as_deref()) {
                 Some("Running") => Phase::Running,
                 Some("Succeeded") => Phase::Succeeded,
@@ -142,7 +149,7 @@ impl PodState {
             grace_seconds: spec.and_then(|spec| spec.termination_grace_period_seconds),
             labels: Arc::new(read::labels(metadata.labels.as_ref())),
             owner: owned_by,
-            owner_name: owner.map(|owner| owner.name.as_str()).unwrap_or_default().into(),
+            owner_name: often(owner.map(|owner| owner.name.as_str())),
             is_critical: matches!(priority_class, "system-cluster-critical" | "system-node-critical"),
             tolerates_disrupted: spec
                 .and_then(|spec| spec.tolerations.as_deref())

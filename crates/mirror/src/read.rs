@@ -1,10 +1,12 @@
 //! Reading small things out of objects, with a note for what cannot be read.
 
+use crate::object::ObjectKey;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as QuantityText;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{self as meta, ObjectMeta};
 use kerf_model::{
     Effect, LabelSelector, Labels, Note, Quantity, Resources, SelectorOperator, SelectorTerm, Taint, Text, UnixMillis,
+    shared_text,
 };
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -14,9 +16,49 @@ use std::fmt::Display;
 #[derive(Debug)]
 pub(crate) struct Reader {
     source: Text,
-    object: Text,
+    object: Subject,
     pub(crate) notes: Vec<Note>,
     pub(crate) fault: Option<Fault>,
+}
+
+/// What is read. It is only named where there is something to say about it.
+#[derive(Debug)]
+pub(crate) enum Subject {
+    Key(ObjectKey),
+    Named(Text),
+}
+
+impl Subject {
+    fn text(&self) -> Text {
+        match self {
+            Subject::Key(key) => key.to_string().into(),
+            Subject::Named(name) => name.clone(),
+        }
+    }
+}
+
+impl From<&ObjectKey> for Subject {
+    fn from(key: &ObjectKey) -> Self {
+        Subject::Key(key.clone())
+    }
+}
+
+impl From<&str> for Subject {
+    fn from(name: &str) -> Self {
+        Subject::Named(name.into())
+    }
+}
+
+impl From<Text> for Subject {
+    fn from(name: Text) -> Self {
+        Subject::Named(name)
+    }
+}
+
+impl From<String> for Subject {
+    fn from(name: String) -> Self {
+        Subject::Named(name.into())
+    }
 }
 
 /// The first thing that makes an object unusable.
@@ -27,8 +69,8 @@ pub(crate) struct Fault {
 }
 
 impl Reader {
-    pub(crate) fn new(source: &Text, object: impl Display) -> Self {
-        Self { source: source.clone(), object: object.to_string().into(), notes: Vec::new(), fault: None }
+    pub(crate) fn new(source: &Text, object: impl Into<Subject>) -> Self {
+        Self { source: source.clone(), object: object.into(), notes: Vec::new(), fault: None }
     }
 
     /// A note on something that has no reader of its own.
@@ -49,7 +91,7 @@ impl Reader {
     pub(crate) fn note(&mut self, field: impl Into<Text>, message: impl Display) {
         self.notes.push(Note {
             source: self.source.clone(),
-            object: self.object.clone(),
+            object: self.object.text(),
             field: field.into(),
             message: message.to_string().into(),
         });
@@ -79,7 +121,11 @@ impl Reader {
     }
 
     /// Amounts by name. Malformed and negative ones are faults, and left out.
-    pub(crate) fn resources(&mut self, field: &str, amounts: Option<&BTreeMap<String, QuantityText>>) -> Resources {
+    pub(crate) fn resources(
+        &mut self,
+        field: impl Display,
+        amounts: Option<&BTreeMap<String, QuantityText>>,
+    ) -> Resources {
         let mut resources = Resources::new();
         for (name, text) in amounts.into_iter().flatten() {
             match Quantity::parse(&text.0) {
@@ -145,7 +191,7 @@ pub(crate) fn says_so(notes: &[Note], field: &str) -> bool {
 }
 
 pub(crate) fn labels(map: Option<&BTreeMap<String, String>>) -> Labels {
-    map.into_iter().flatten().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect()
+    map.into_iter().flatten().map(|(key, value)| (shared_text(key), shared_text(value))).collect()
 }
 
 pub(crate) fn created(metadata: &ObjectMeta) -> UnixMillis {

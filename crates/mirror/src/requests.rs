@@ -6,7 +6,8 @@
 
 use crate::read::Reader;
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, PodSpec, PodStatus, ResourceRequirements};
-use kerf_model::{Quantity, Resources, resources};
+use kerf_model::{Quantity, Resources, resources, shared_text};
+use std::fmt::Display;
 
 /// Amounts that a namespace gives to containers that do not say (from LimitRanges).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -31,8 +32,8 @@ pub(crate) fn of_pod(
         statuses.extend(status.init_container_statuses.iter().flatten());
     }
     let mut of_container = |list: &str, position: usize, container: &Container, is_running: bool| {
-        let field = format!("{field}.{list}[{position}]");
-        let requests = of_container(reader, &format!("{field}.resources"), container.resources.as_ref(), defaults);
+        let field = format_args!("{field}.{list}[{position}].resources");
+        let requests = of_container(reader, field, container.resources.as_ref(), defaults);
         let status = statuses.iter().find(|status| status.name == container.name);
         match status {
             Some(status) if is_running => with_status(reader, requests, status, cannot_resize),
@@ -63,7 +64,7 @@ pub(crate) fn of_pod(
     if let Some(of_pod) = &spec.resources {
         override_by_pod_level(reader, &format!("{field}.resources"), of_pod, &mut total);
     }
-    total.add(&reader.resources(&format!("{field}.overhead"), spec.overhead.as_ref()));
+    total.add(&reader.resources(format_args!("{field}.overhead"), spec.overhead.as_ref()));
     total.0.retain(|_, amount| !amount.is_zero());
     total.set(resources::PODS, Quantity::from_units(1));
     total
@@ -72,7 +73,7 @@ pub(crate) fn of_pod(
 /// The limits of a pod: the sum of its containers and sidecars, or its largest init container, or what is said of the pod as a
 /// whole. What cannot be read is left out; [`of_pod`] has noted it.
 pub(crate) fn limits_of_pod(spec: &PodSpec) -> Resources {
-    let reader = &mut Reader::new(&"".into(), "");
+    let reader = &mut Reader::new(&shared_text(""), shared_text(""));
     let mut of = |written: Option<&ResourceRequirements>| {
         reader.resources("limits", written.and_then(|written| written.limits.as_ref()))
     };
@@ -103,12 +104,12 @@ pub(crate) fn limits_of_pod(spec: &PodSpec) -> Resources {
 /// Requests of one container. A limit without a request is a request, then the namespace's defaults fill what is left.
 fn of_container(
     reader: &mut Reader,
-    field: &str,
+    field: impl Display,
     written: Option<&ResourceRequirements>,
     defaults: &ContainerDefaults,
 ) -> Resources {
-    let limits = reader.resources(&format!("{field}.limits"), written.and_then(|w| w.limits.as_ref()));
-    let requests = reader.resources(&format!("{field}.requests"), written.and_then(|w| w.requests.as_ref()));
+    let limits = reader.resources(format_args!("{field}.limits"), written.and_then(|w| w.limits.as_ref()));
+    let requests = reader.resources(format_args!("{field}.requests"), written.and_then(|w| w.requests.as_ref()));
     let mut out = requests;
     for (name, amount) in limits.iter().chain(defaults.requests.iter()).chain(defaults.limits.iter()) {
         if !out.0.contains_key(name) {
@@ -143,8 +144,8 @@ fn resize_is_infeasible(status: &PodStatus) -> bool {
 /// stands in for a request only where no container says anything.
 fn override_by_pod_level(reader: &mut Reader, field: &str, written: &ResourceRequirements, total: &mut Resources) {
     let supported = |name: &str| matches!(name, resources::CPU | resources::MEMORY) || name.starts_with("hugepages-");
-    let requests = reader.resources(&format!("{field}.requests"), written.requests.as_ref());
-    let limits = reader.resources(&format!("{field}.limits"), written.limits.as_ref());
+    let requests = reader.resources(format_args!("{field}.requests"), written.requests.as_ref());
+    let limits = reader.resources(format_args!("{field}.limits"), written.limits.as_ref());
     for (name, amount) in limits.iter() {
         if supported(name) && total.get(name).is_zero() {
             total.set(name, amount);

@@ -11,6 +11,7 @@ use kerf_api::LabelRules;
 use kerf_model::{
     Effect, HostPort, LabelSelector, Labels, NodePolicy, Operator, Requirement, Requirements, Resources,
     SelectorOperator, SelectorTerm, Spread, Text, Toleration, TolerationOperator, WhenUnsatisfiable, labels,
+    shared_text,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -345,17 +346,14 @@ pub(crate) fn read_spread(
 fn tolerations(reader: &mut Reader, field: &str, spec: &PodSpec) -> Vec<Toleration> {
     let mut out = Vec::new();
     for (position, written) in spec.tolerations.iter().flatten().enumerate() {
-        let field = format!("{field}.tolerations[{position}]");
+        let field = |of: &str| format!("{field}.tolerations[{position}].{of}");
         let operator = match written.operator.as_deref() {
             None | Some("" | "Equal") => TolerationOperator::Equal,
             Some("Exists") => TolerationOperator::Exists,
             Some("Lt") => TolerationOperator::Lt,
             Some("Gt") => TolerationOperator::Gt,
             Some(other) => {
-                reader.fault(
-                    format!("{field}.operator"),
-                    format!("unknown operator {other:?} (use Exists, Equal, Lt or Gt)"),
-                );
+                reader.fault(field("operator"), format!("unknown operator {other:?} (use Exists, Equal, Lt or Gt)"));
                 continue;
             }
         };
@@ -364,15 +362,15 @@ fn tolerations(reader: &mut Reader, field: &str, spec: &PodSpec) -> Vec<Tolerati
             Some(text) => match Effect::parse(text) {
                 Some(effect) => Some(effect),
                 None => {
-                    reader.fault(format!("{field}.effect"), format!("unknown effect {text:?}"));
+                    reader.fault(field("effect"), format!("unknown effect {text:?}"));
                     continue;
                 }
             },
         };
         out.push(Toleration {
-            key: written.key.as_deref().unwrap_or_default().into(),
+            key: shared_text(written.key.as_deref().unwrap_or_default()),
             operator,
-            value: written.value.as_deref().unwrap_or_default().into(),
+            value: shared_text(written.value.as_deref().unwrap_or_default()),
             effect,
         });
     }

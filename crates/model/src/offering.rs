@@ -3,9 +3,11 @@
 use crate::ids::{Text, TypeName};
 use crate::labels;
 use crate::money::Money;
-use crate::requirement::Requirements;
+use crate::requirement::{Requirement, Requirements};
 use crate::resources::Resources;
+use crate::shared::shared_requirements;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CapacityType {
@@ -82,8 +84,8 @@ fn allocatable(capacity: &Resources, overhead: &Resources) -> Resources {
 /// One way to buy an instance type: a zone, a capacity type, a price.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offering {
-    /// Contains at least the zone and the capacity type.
-    pub requirements: Requirements,
+    /// Contains at least the zone and the capacity type. Thousands of offerings have the same.
+    pub requirements: Arc<Requirements>,
     pub price: Money,
     /// Whether the price is a guess (spot prices of a built-in catalogue, say).
     pub price_is_estimate: bool,
@@ -103,17 +105,25 @@ pub struct Overrides {
 
 impl Offering {
     pub fn new(zone: &str, capacity_type: CapacityType, price: Money) -> Self {
-        use crate::requirement::Requirement;
         Self {
-            requirements: Requirements::new()
-                .with(labels::ZONE, Requirement::is_in([zone]))
-                .with(labels::CAPACITY_TYPE, Requirement::is_in([capacity_type.as_str()])),
+            requirements: shared_requirements(
+                &Requirements::new()
+                    .with(labels::ZONE, Requirement::is_in([zone]))
+                    .with(labels::CAPACITY_TYPE, Requirement::is_in([capacity_type.as_str()])),
+            ),
             price,
             price_is_estimate: false,
             available: true,
             reservation_capacity: None,
             overrides: None,
         }
+    }
+
+    /// Asks for one thing more.
+    pub fn require(&mut self, key: &str, requirement: Requirement) {
+        let mut requirements = Requirements::clone(&self.requirements);
+        requirements.add(key, requirement);
+        self.requirements = shared_requirements(&requirements);
     }
 
     pub fn zone(&self) -> Option<&Text> {

@@ -2,6 +2,7 @@
 
 use crate::ids::Text;
 use crate::quantity::Quantity;
+use crate::shared::shared_text;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -29,7 +30,7 @@ impl Resources {
         if let Some(slot) = self.0.get_mut(name) {
             *slot = amount;
         } else {
-            self.0.insert(name.into(), amount);
+            self.0.insert(shared_text(name), amount);
         }
     }
 

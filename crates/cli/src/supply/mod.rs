@@ -73,7 +73,7 @@ impl Catalogue {
     fn keys_of_file(&self) -> BTreeSet<String> {
         let types = self.file.iter().flat_map(|(_, types)| types.iter());
         let sets = types.flat_map(|it| {
-            std::iter::once(&it.requirements).chain(it.offerings.iter().map(|offering| &offering.requirements))
+            std::iter::once(&it.requirements).chain(it.offerings.iter().map(|offering| &*offering.requirements))
         });
         sets.flat_map(|set| set.iter().map(|(key, _)| key.to_string())).collect()
     }

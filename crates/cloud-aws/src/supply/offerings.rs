@@ -88,7 +88,7 @@ impl Shop<'_> {
                     && !self.unavailable.is_marked(*way, &facts.name, zone, group);
                 let mut offering = self.offering(zone, *way, price, is_available);
                 for key in [AWS_RESERVATION_ID, RESERVATION_TYPE, RESERVATION_INTERRUPTIBLE] {
-                    offering.requirements.add(key, Requirement::does_not_exist());
+                    offering.require(key, Requirement::does_not_exist());
                 }
                 offerings.push(offering);
             }
@@ -119,7 +119,7 @@ impl Shop<'_> {
             (RESERVATION_TYPE, reservation.reservation_type.as_deref().unwrap_or("default")),
             (RESERVATION_INTERRUPTIBLE, interruptible),
         ] {
-            offering.requirements.add(key, Requirement::is_in([value]));
+            offering.require(key, Requirement::is_in([value]));
         }
         offering
     }
@@ -129,7 +129,7 @@ impl Shop<'_> {
         offering.price_is_estimate = price.is_none_or(|price| price.is_estimate);
         offering.available = is_available;
         if let Some(id) = self.view.zone_id(zone) {
-            offering.requirements.add(ZONE_ID, Requirement::is_in([&**id]));
+            offering.require(ZONE_ID, Requirement::is_in([&**id]));
         }
         offering
     }
@@ -137,6 +137,6 @@ impl Shop<'_> {
 
 fn in_partition(offering: &Offering, partition: &str) -> Offering {
     let mut offering = offering.clone();
-    offering.requirements.add(PLACEMENT_GROUP_PARTITION, Requirement::is_in([partition]));
+    offering.require(PLACEMENT_GROUP_PARTITION, Requirement::is_in([partition]));
     offering
 }

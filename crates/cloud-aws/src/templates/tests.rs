@@ -76,7 +76,7 @@ fn reserved_offering(id: &str, kind: &str, is_interruptible: &str) -> Offering {
         (keys::CAPACITY_RESERVATION_TYPE, kind),
         (keys::CAPACITY_RESERVATION_INTERRUPTIBLE, is_interruptible),
     ] {
-        offering.requirements.add(key, Requirement::is_in([value]));
+        offering.require(key, Requirement::is_in([value]));
     }
     offering
 }

@@ -149,7 +149,7 @@ impl Reader {
             }
         }
         Some(Offering {
-            requirements,
+            requirements: requirements.into(),
             price: Money::from_dollars(dollars),
             price_is_estimate: false,
             available: true,

@@ -1,6 +1,7 @@
 //! May this pod run here? A kubelet asks once more what the scheduler has asked, and refuses what was bound past it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Pod, Taint};
 
@@ -11,9 +12,9 @@ use super::selector::{pod_matches_node, tolerates};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Room {
     pub(crate) name: String,
-    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) labels: Arc<BTreeMap<String, String>>,
     pub(crate) taints: Vec<Taint>,
-    pub(crate) allocatable: Amounts,
+    pub(crate) allocatable: Arc<Amounts>,
     pub(crate) used: Amounts,
     pub(crate) n_pods: i64,
     pub(crate) ports: BTreeSet<Port>,
@@ -133,12 +134,12 @@ mod tests {
         let amounts = |list: &[(&str, i64)]| list.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect::<Amounts>();
         let room = Room {
             name: "n".to_owned(),
-            labels: BTreeMap::from([("zone".to_owned(), "a".to_owned())]),
+            labels: Arc::new(BTreeMap::from([("zone".to_owned(), "a".to_owned())])),
             taints: vec![
                 Taint { key: "soft".to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() },
                 Taint { key: "hard".to_owned(), effect: "NoExecute".to_owned(), ..Taint::default() },
             ],
-            allocatable: amounts(&[("cpu", 2000), ("memory", 1 << 30), ("pods", 3), ("example.com/gpu", 1)]),
+            allocatable: Arc::new(amounts(&[("cpu", 2000), ("memory", 1 << 30), ("pods", 3), ("example.com/gpu", 1)])),
             used: amounts(&[("cpu", 1500), ("example.com/gpu", 1)]),
             n_pods: 2,
             ports: BTreeSet::from([("0.0.0.0".to_owned(), "TCP".to_owned(), 80)]),

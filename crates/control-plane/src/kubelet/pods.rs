@@ -86,7 +86,7 @@ impl Kubelets {
             seat.room.n_pods += 1;
             seat.room.ports.extend(home.ports.iter().cloned());
         }
-        self.homes.insert(key.clone(), home);
+        self.homes.insert(key.clone(), Box::new(home));
         true
     }
 

@@ -153,8 +153,8 @@ impl Kubelets {
                 self.agenda.set(Due::Boot(name.to_owned()), after(now, jiff::SignedDuration::from_secs(10)));
                 return;
             };
-            seat.see(Some(Seen::of(&node)));
             let _ = hands.create(&csi_node(&node, seat.machine.as_ref()));
+            seat.see(Some(Seen::of(&node.into())));
         }
         if tells {
             for reason in ["NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID"] {
@@ -193,10 +193,10 @@ impl Kubelets {
         match hands.update_status(&node) {
             Ok(node) => {
                 let is_first = seat.node.as_ref().is_none_or(|seen| !seen.is_ready);
-                seat.see(Some(Seen::of(&node)));
                 if is_fake && is_first && hands.get::<CSINode>("", name).is_none() {
                     let _ = hands.create(&csi_node(&node, None));
                 }
+                seat.see(Some(Seen::of(&node.into())));
                 if self.options.tells_events && !is_fake {
                     for reason in changed {
                         let note = format!("Node {name} status is now: {reason}");

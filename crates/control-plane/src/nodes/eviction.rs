@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod, PodCondition, Taint};
+use k8s_openapi::api::core::v1::{ObjectReference, Pod, PodCondition, Taint};
 use serde_json::json;
 
+use super::known::KnownNode;
 use super::taints::{Stay, stay};
 use crate::drive::Controller;
 use crate::hands::{Event, Hands};
@@ -124,8 +125,9 @@ impl Controller for TaintEviction {
 }
 
 fn no_execute_taints(node: &Stored) -> Vec<Taint> {
-    let taints = node.read::<Node>().and_then(|node| node.spec?.taints).unwrap_or_default();
-    taints.into_iter().filter(|taint| taint.effect == "NoExecute").collect()
+    let node = KnownNode::read(node);
+    let taints = node.as_deref().and_then(|node| node.spec.as_ref()?.taints.as_ref());
+    taints.into_iter().flatten().filter(|taint| taint.effect == "NoExecute").cloned().collect()
 }
 
 fn evict(key: &Key, hands: &mut Hands<'_>) {

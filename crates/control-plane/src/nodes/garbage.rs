@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use serde_json::json;
 
 use super::eviction::disrupt;
+use super::known::KnownNode;
 use super::taints::OUT_OF_SERVICE;
 use crate::drive::Controller;
 use crate::hands::Hands;
@@ -37,7 +38,7 @@ impl PodGarbage {
             self.to_check.insert(name.clone());
             return;
         }
-        let is_out_of_service = change.object.read::<Node>().as_ref().is_some_and(is_out_of_service);
+        let is_out_of_service = KnownNode::read(&change.object).is_some_and(|node| is_out_of_service(&node));
         self.nodes.insert(name.clone(), is_out_of_service);
         self.missing.cancel(name);
         if is_out_of_service {

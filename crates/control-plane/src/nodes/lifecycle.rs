@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, NodeCondition, ObjectReference, Pod, Taint};
 use serde_json::json;
 
+use super::known::KnownNode;
 use super::taints::{NOT_READY, UNREACHABLE, follow_conditions, has_no_execute, set_no_execute};
 use super::zones::{Turn, Zones};
 use crate::drive::Controller;
@@ -13,6 +14,10 @@ use crate::hands::{Event, Hands};
 use crate::kubelet::agenda::Agenda;
 use crate::kubelet::{LEASE_NAMESPACE, after, time};
 use crate::store::{Change, ChangeKind, Key};
+
+/// Labels by the name they have, and the one they had: the old ones follow the new ones.
+const OLD_NAMES: [(&str, &str); 2] =
+    [("kubernetes.io/os", "beta.kubernetes.io/os"), ("kubernetes.io/arch", "beta.kubernetes.io/arch")];
 
 const TTL: &str = "node.alpha.kubernetes.io/ttl";
 /// Up to how many nodes, how many seconds.
@@ -64,15 +69,16 @@ struct Facts {
     is_unschedulable: bool,
     conditions: Vec<NodeCondition>,
     taints: Vec<Taint>,
-    labels: BTreeMap<String, String>,
+    /// Old names of labels that do not follow the new ones, and what they should say.
+    stale_labels: BTreeMap<&'static str, String>,
     /// Whether it says how long its kubelet may keep what it read.
     has_ttl: bool,
 }
 
 impl Facts {
-    fn of(node: &Node) -> Self {
+    fn of(node: &KnownNode) -> Self {
         let spec = node.spec.as_ref();
-        let labels = node.metadata.labels.clone().unwrap_or_default();
+        let labels = &node.labels;
         let label = |key: &str| labels.get(key).map(String::as_str).unwrap_or_default();
         let zone = format!("{}:\0:{}", label("topology.kubernetes.io/region"), label("topology.kubernetes.io/zone"));
         Self {
@@ -84,7 +90,11 @@ impl Facts {
             is_unschedulable: spec.and_then(|spec| spec.unschedulable).unwrap_or(false),
             conditions: node.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default(),
             taints: spec.and_then(|spec| spec.taints.clone()).unwrap_or_default(),
-            labels,
+            stale_labels: OLD_NAMES
+                .into_iter()
+                .filter(|(new, old)| labels.contains_key(*new) && labels.get(*new) != labels.get(*old))
+                .map(|(new, old)| (old, label(new).to_owned()))
+                .collect(),
             has_ttl: node.metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(TTL)),
         }
     }
@@ -121,7 +131,7 @@ impl Lifecycle {
         let name = change.object.key.name.clone();
         let facts = match change.kind {
             ChangeKind::Deleted => None,
-            ChangeKind::Added | ChangeKind::Modified => change.object.read::<Node>().as_ref().map(Facts::of),
+            ChangeKind::Added | ChangeKind::Modified => KnownNode::read(&change.object).as_deref().map(Facts::of),
         };
         let Some(facts) = facts else {
             if let Some(watched) = self.nodes.remove(&name) {
@@ -218,14 +228,7 @@ impl Lifecycle {
     /// The old names of two labels follow the new ones, and kubelets of larger clusters may keep what they read for longer.
     fn label(&mut self, name: &str, hands: &mut Hands<'_>) {
         let Some(watched) = self.nodes.get(name) else { return };
-        let labels = &watched.facts.labels;
-        let stale: BTreeMap<&str, &String> =
-            [("kubernetes.io/os", "beta.kubernetes.io/os"), ("kubernetes.io/arch", "beta.kubernetes.io/arch")]
-                .into_iter()
-                .filter_map(|(new, old)| {
-                    labels.get(new).filter(|value| labels.get(old) != Some(value)).map(|value| (old, value))
-                })
-                .collect();
+        let stale = &watched.facts.stale_labels;
         let mut patch = json!({"metadata": {}});
         if !stale.is_empty() {
             patch["metadata"]["labels"] = json!(stale);
@@ -328,7 +331,7 @@ impl Lifecycle {
 
     /// On the node as it is now: the cache may be behind our own last write.
     fn set_no_execute(&mut self, name: &str, wanted: Option<&str>, hands: &mut Hands<'_>) {
-        let Some(facts) = hands.get::<Node>("", name).as_ref().map(Facts::of) else { return };
+        let Some(facts) = hands.get::<Node>("", name).map(|node| Facts::of(&node.into())) else { return };
         if let Some(taints) = set_no_execute(&facts.taints, wanted, hands.now()) {
             self.write_taints(name, &facts.resource_version, &taints, hands);
         }

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::{ReplicaSet, StatefulSet};
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod, ReplicationController, Service};
+use k8s_openapi::api::core::v1::{Namespace, Pod, ReplicationController, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::resource::v1::ResourceClaim;
 
@@ -23,6 +23,7 @@ use super::node::{NodeFacts, NodeInfo};
 use super::pod::{PodFacts, Population, Rules, Term};
 use super::storage::{Item, Storage};
 use super::topology::Domains;
+use crate::nodes::KnownNode;
 use crate::shared::{Recent, Shared};
 use crate::store::Key;
 
@@ -99,7 +100,7 @@ impl Cluster {
                 }
             }
             ("", "nodes") => {
-                if let Ok(node) = serde_json::from_slice::<Node>(json) {
+                if let Ok(node) = serde_json::from_slice::<KnownNode>(json) {
                     self.put_node(NodeFacts::of(&node));
                 }
             }

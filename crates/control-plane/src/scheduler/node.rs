@@ -3,18 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Node, Taint, Toleration};
+use k8s_openapi::api::core::v1::{Taint, Toleration};
 
 use super::labels::Labels;
 use super::pod::{HostPort, PodFacts};
 use super::quantity::{Resources, amounts, whole};
+use crate::nodes::KnownNode;
 use crate::store::Key;
 
 /// A node as it describes itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct NodeFacts {
     pub(crate) name: String,
-    pub(crate) labels: Labels,
+    pub(crate) labels: Arc<Labels>,
     pub(crate) taints: Vec<Taint>,
     pub(crate) is_unschedulable: bool,
     pub(crate) allocatable: Resources,
@@ -24,18 +25,18 @@ pub(crate) struct NodeFacts {
 }
 
 impl NodeFacts {
-    pub(crate) fn of(node: &Node) -> Self {
-        let (spec, status) = (node.spec.clone().unwrap_or_default(), node.status.clone().unwrap_or_default());
-        let allocatable = amounts(status.allocatable.as_ref());
-        let images = status.images.iter().flatten().flat_map(|image| {
+    pub(crate) fn of(node: &KnownNode) -> Self {
+        let (spec, status) = (node.spec.as_ref(), node.status.as_ref());
+        let allocatable = amounts(status.and_then(|status| status.allocatable.as_ref()));
+        let images = status.and_then(|status| status.images.as_ref()).into_iter().flatten().flat_map(|image| {
             let size = image.size_bytes.unwrap_or(0);
             image.names.iter().flatten().map(move |name| (name.clone(), size))
         });
         Self {
             name: node.metadata.name.clone().unwrap_or_default(),
-            labels: node.metadata.labels.clone().unwrap_or_default(),
-            taints: spec.taints.unwrap_or_default(),
-            is_unschedulable: spec.unschedulable.unwrap_or(false),
+            labels: Arc::clone(&node.labels),
+            taints: spec.and_then(|spec| spec.taints.clone()).unwrap_or_default(),
+            is_unschedulable: spec.and_then(|spec| spec.unschedulable).unwrap_or(false),
             pods_max: allocatable.get("pods").copied().map_or(0, whole),
             allocatable: Resources::of(&allocatable),
             images: images.collect(),

@@ -2,6 +2,28 @@
 
 use serde_json::{Map, Value};
 
+/// Names that most objects have: one byte stands for each. Others are spelled out.
+const FREQUENT: [&str; 18] = [
+    "spec.nodeName",
+    "spec.restartPolicy",
+    "spec.schedulerName",
+    "spec.serviceAccountName",
+    "spec.hostNetwork",
+    "status.phase",
+    "status.podIP",
+    "status.nominatedNodeName",
+    "involvedObject.kind",
+    "involvedObject.namespace",
+    "involvedObject.name",
+    "involvedObject.uid",
+    "involvedObject.apiVersion",
+    "involvedObject.resourceVersion",
+    "involvedObject.fieldPath",
+    "reason",
+    "reportingComponent",
+    "type",
+];
+
 /// In the order in which they came. Neither names nor values contain the byte zero: it stands between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pairs(Box<str>);
@@ -14,7 +36,7 @@ impl Pairs {
 
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         let mut rest = self.0.split_terminator('\0');
-        std::iter::from_fn(move || Some((rest.next()?, rest.next()?)))
+        std::iter::from_fn(move || Some((spelled(rest.next()?), rest.next()?)))
     }
 
     /// The texts of a JSON object; what is no text counts as empty.
@@ -24,16 +46,28 @@ impl Pairs {
     }
 }
 
+fn spelled(name: &str) -> &str {
+    match name.as_bytes() {
+        [byte] => usize::from(*byte).checked_sub(1).and_then(|index| FREQUENT.get(index)).copied().unwrap_or(name),
+        _ => name,
+    }
+}
+
 impl<N: AsRef<str>, V: AsRef<str>> FromIterator<(N, V)> for Pairs {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(pairs: I) -> Self {
-        let mut text = String::new();
+        let mut text = String::with_capacity(512);
         for (name, value) in pairs {
-            for part in [name.as_ref(), value.as_ref()] {
-                text.extend(part.chars().filter(|letter| *letter != '\0'));
-                text.push('\0');
+            match FREQUENT.iter().zip('\u{1}'..).find(|(known, _)| **known == name.as_ref()) {
+                Some((_, byte)) => text.push(byte),
+                // No name that was ever admitted has such a letter.
+                None => text.extend(name.as_ref().chars().filter(|letter| !letter.is_control())),
             }
+            text.push('\0');
+            text.extend(value.as_ref().chars().filter(|letter| *letter != '\0'));
+            text.push('\0');
         }
-        Self(text.into_boxed_str())
+        // A copy takes what it needs; what is made smaller in place may keep its room.
+        Self(text.as_str().into())
     }
 }
 
@@ -50,5 +84,15 @@ mod tests {
         assert_eq!(pairs.get("web"), None);
         assert_eq!(pairs.iter().count(), 3);
         assert_eq!(Pairs::default().iter().count(), 0);
+    }
+
+    #[test]
+    fn names_that_most_objects_have_take_a_byte_and_read_as_they_are() {
+        let pairs: Pairs = FREQUENT.iter().map(|name| (*name, "value")).collect();
+        assert_eq!(pairs.iter().map(|(name, _)| name).collect::<Vec<_>>(), FREQUENT);
+        assert_eq!(pairs.0.len(), FREQUENT.len() * "n\0value\0".len());
+        assert_eq!(pairs.get("status.phase"), Some("value"));
+        let strange: Pairs = [("\u{1}", "no")].into_iter().collect();
+        assert_eq!(strange.get("spec.nodeName"), None);
     }
 }

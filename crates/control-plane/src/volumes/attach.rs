@@ -21,6 +21,7 @@ use crate::hands::{Event, Hands};
 use crate::kind::Subresource;
 use crate::kubelet::agenda::Agenda;
 use crate::kubelet::{ATTACHED_BY_CONTROLLER, after, digest, volume_name};
+use crate::nodes::KnownNode;
 use crate::nodes::OUT_OF_SERVICE;
 use crate::store::{Change, ChangeKind, Key};
 
@@ -189,7 +190,10 @@ impl AttachDetach {
 
     fn observe_node(&mut self, change: &Change) {
         let name = change.object.key.name.clone();
-        let host = change.object.read::<Node>().as_ref().map(Host::of).filter(|_| change.kind != ChangeKind::Deleted);
+        let host = KnownNode::read(&change.object)
+            .as_deref()
+            .map(|node| Host::of(node))
+            .filter(|_| change.kind != ChangeKind::Deleted);
         let host = match host {
             Some(host) => host,
             // A node that is gone can no longer say that it has let go of its volumes.

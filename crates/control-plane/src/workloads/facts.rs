@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Node, Taint};
+use k8s_openapi::api::core::v1::Taint;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use serde::Deserialize;
 
 use super::selector::Labels;
+use crate::nodes::KnownNode;
 use crate::store::{Key, Stored};
 
 pub(crate) const POD_DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
@@ -163,17 +164,16 @@ pub(crate) fn whole_seconds(at: Timestamp) -> Time {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct NodeFacts {
     pub(crate) name: String,
-    pub(crate) labels: Labels,
+    pub(crate) labels: Arc<Labels>,
     pub(crate) taints: Vec<Taint>,
 }
 
 impl NodeFacts {
-    pub(crate) fn of(node: Node) -> Self {
-        let spec = node.spec.unwrap_or_default();
+    pub(crate) fn of(node: &KnownNode) -> Self {
         Self {
-            name: node.metadata.name.unwrap_or_default(),
-            labels: node.metadata.labels.unwrap_or_default(),
-            taints: spec.taints.unwrap_or_default(),
+            name: node.metadata.name.clone().unwrap_or_default(),
+            labels: Arc::clone(&node.labels),
+            taints: node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default(),
         }
     }
 }

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::{CronJob, Job};
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, PersistentVolumeClaim, ReplicationController};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, PersistentVolumeClaim, ReplicationController};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde::de::DeserializeOwned;
 
 use super::accounts::{CERTIFICATE_FIELD, DEFAULT_ACCOUNT, ROOT_CERTIFICATE};
 use super::facts::{NodeFacts, PodFacts};
 use super::selector::Labels;
+use crate::nodes::KnownNode;
 use crate::shared::Shared;
 use crate::store::{Change, ChangeKind, Key};
 
@@ -93,8 +94,8 @@ impl World {
         if change.kind == ChangeKind::Deleted {
             return self.nodes.remove(name).is_some();
         }
-        let Some(node) = change.object.read::<Node>() else { return false };
-        let facts = NodeFacts::of(node);
+        let Some(node) = KnownNode::read(&change.object) else { return false };
+        let facts = NodeFacts::of(&node);
         self.nodes.insert(name.clone(), facts.clone()) != Some(facts)
     }
 }

@@ -278,6 +278,12 @@ impl Follower {
         if line.is_empty() {
             return Ok(());
         }
+        // Nearly all lines are of this form; what is not, down to its last byte, is read with more care below.
+        if let Some(text) = plainly_there(line)
+            && let Ok(object) = Object::parse(self.source.kind, text)
+        {
+            return self.there(object, thread).await;
+        }
         let event: Event<'_> = serde_json::from_slice(line).map_err(|error| unreadable("watch", &error))?;
         match event.kind {
             "ERROR" => {
@@ -312,26 +318,30 @@ impl Follower {
             }
             _ => {
                 let text = event.object.get();
-                let seen = match Object::parse(self.source.kind, text.as_bytes()) {
-                    Ok(object) => {
-                        let seen = object.metadata().resource_version.clone();
-                        if let Some(present) = &mut thread.present {
-                            present.push(object.key());
-                        }
-                        self.observed(object).await?;
-                        seen
-                    }
+                match Object::parse(self.source.kind, text.as_bytes()) {
+                    Ok(object) => self.there(object, thread).await?,
                     Err(error) => {
                         let stub = self.unread(text, error).await?;
                         if let (Some(present), Some(stub)) = (&mut thread.present, &stub) {
                             present.push(self.key(stub));
                         }
-                        stub.and_then(|stub| stub.resource_version.map(Cow::into_owned))
+                        let seen = stub.and_then(|stub| stub.resource_version.map(Cow::into_owned));
+                        remember(&mut thread.version, seen.map(Cow::Owned));
                     }
-                };
-                remember(&mut thread.version, seen.map(Cow::Owned));
+                }
             }
         }
+        Ok(())
+    }
+
+    /// An object is there, new or changed.
+    async fn there(&mut self, object: Object, thread: &mut Thread) -> Result<(), Break> {
+        let seen = object.metadata().resource_version.clone();
+        if let Some(present) = &mut thread.present {
+            present.push(object.key());
+        }
+        self.observed(object).await?;
+        remember(&mut thread.version, seen.map(Cow::Owned));
         Ok(())
     }
 
@@ -490,6 +500,12 @@ struct PageMeta<'a> {
     continue_: Option<Cow<'a, str>>,
     #[serde(default, borrow, rename = "resourceVersion")]
     resource_version: Option<Cow<'a, str>>,
+}
+
+/// The object of an event that says nothing else than that it is there.
+fn plainly_there(line: &[u8]) -> Option<&[u8]> {
+    let starts: [&[u8]; 2] = [br#"{"type":"ADDED","object":"#, br#"{"type":"MODIFIED","object":"#];
+    starts.iter().find_map(|start| line.strip_prefix(*start))?.strip_suffix(b"}")
 }
 
 #[derive(Deserialize)]

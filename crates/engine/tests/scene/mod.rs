@@ -136,7 +136,7 @@ fn instance_type(words: &[&str]) -> InstanceType {
     }
     for (id, n) in after(words, "reserved").iter().filter_map(|text| text.split_once('=')) {
         let mut offering = Offering::new(zones[0], CapacityType::Reserved, Money::from_micros(1));
-        offering.requirements.add(labels::AWS_RESERVATION_ID, Requirement::is_in([id]));
+        offering.require(labels::AWS_RESERVATION_ID, Requirement::is_in([id]));
         offering.reservation_capacity = n.parse().ok();
         offerings.push(offering);
     }

@@ -64,11 +64,11 @@ impl TypeRecipe {
         let reservation = format!("r-{idx}");
         if let (Some(capacity), Some(zone)) = (self.reserved, zones.first()) {
             for offering in &mut offerings {
-                offering.requirements.add(labels::AWS_RESERVATION_ID, Requirement::does_not_exist());
+                offering.require(labels::AWS_RESERVATION_ID, Requirement::does_not_exist());
             }
             let mut reserved = Offering::new(zone, CapacityType::Reserved, Money::from_micros(1));
             reserved.reservation_capacity = Some(capacity);
-            reserved.requirements.add(labels::AWS_RESERVATION_ID, Requirement::is_in([&*reservation]));
+            reserved.require(labels::AWS_RESERVATION_ID, Requirement::is_in([&*reservation]));
             offerings.push(reserved);
         }
         for (position, offering) in offerings.iter_mut().enumerate() {

@@ -180,7 +180,7 @@ mod tests {
     fn node(labels: Value, taints: Value) -> NodeFacts {
         NodeFacts {
             name: "n".to_owned(),
-            labels: serde_json::from_value(labels).unwrap(),
+            labels: std::sync::Arc::new(serde_json::from_value(labels).unwrap()),
             taints: serde_json::from_value(taints).unwrap(),
         }
     }

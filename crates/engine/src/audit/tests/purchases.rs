@@ -114,7 +114,7 @@ fn a_reservation_is_held_by_no_more_claims_than_it_has_room_for() {
     let mut small = machine("small", 2, 100);
     let mut reserved = Offering::new(ZONE_A, CapacityType::Reserved, Money::from_micros(1));
     reserved.reservation_capacity = Some(1);
-    reserved.requirements.add(labels::AWS_RESERVATION_ID, Requirement::is_in(["r-1"]));
+    reserved.require(labels::AWS_RESERVATION_ID, Requirement::is_in(["r-1"]));
     small.offerings.push(reserved);
     s.pools[0].types = [small, machine("large", 8, 400)].map(Arc::new).into();
     let holding = |name: &str, pod: &str, id: &str| {
