@@ -11,7 +11,7 @@
 mod cases;
 mod check;
 mod defaults;
-mod fields;
+pub(crate) mod fields;
 mod meta;
 mod names;
 pub(crate) mod quantity;

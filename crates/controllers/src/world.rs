@@ -178,7 +178,7 @@ impl World {
             self.versions.insert(key.clone(), version);
         }
         let change = self.take(&key, &object);
-        self.mirror.observe_as(&self.source.clone(), key, object);
+        self.mirror.observe_as(&self.source, key, object);
         Some(change)
     }
 

@@ -95,9 +95,9 @@ pub enum Hold {
 
 impl PodState {
     pub fn read(pod: &Pod) -> Self {
-        let text = |text: Option<&String>| shared_text(text.map(String::as_str).unwrap_or_default());
+        let text = |text: Option<&str>| -> Text { text.unwrap_or_default().into() };
         let metadata = &pod.metadata;
-        Self::of(PodId { namespace: text(metadata.namespace.as_ref()), name: text(metadata.name.as_ref()) }, pod)
+        Self::of(PodId { namespace: text(metadata.namespace.as_deref()), name: text(metadata.name.as_deref()) }, pod)
     }
 
     /// The same, for those who know its name already.

@@ -47,7 +47,7 @@ pub use report::{Candidate, Cost, Effort, Relaxed, Report, Robustness, Spent, St
 pub use requirement::{Mismatch, Operator, Requirement, Requirements};
 pub use resources::Resources;
 pub use selector::{LabelSelector, SelectorOperator, SelectorTerm};
-pub use shared::shared_text;
+pub use shared::{shared_requirements, shared_text};
 pub use snapshot::{
     Binder, Daemon, MinValuesPolicy, Note, PendingPod, PreferencePolicy, ReservedMode, Settings, Snapshot,
 };

@@ -22,7 +22,7 @@ pub fn shared_text(text: &str) -> Text {
     TEXTS.with_borrow_mut(|known| share(known, text, |new| Text::from(new)))
 }
 
-pub(crate) fn shared_requirements(requirements: &Requirements) -> Arc<Requirements> {
+pub fn shared_requirements(requirements: &Requirements) -> Arc<Requirements> {
     REQUIREMENTS.with_borrow_mut(|known| share(known, requirements, |new| Arc::new(new.clone())))
 }
 

@@ -4,6 +4,7 @@ use super::{DEFAULT_PODS, Parts, assemble, default_overhead};
 use kerf_model::resources::PODS;
 use kerf_model::{
     InstanceType, Labels, Money, Offering, Operator, Quantity, Requirement, Requirements, Resources, Text, labels,
+    shared_requirements,
 };
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
@@ -149,7 +150,7 @@ impl Reader {
             }
         }
         Some(Offering {
-            requirements: requirements.into(),
+            requirements: shared_requirements(&requirements),
             price: Money::from_dollars(dollars),
             price_is_estimate: false,
             available: true,

@@ -2,27 +2,12 @@
 
 use serde_json::{Map, Value};
 
-/// Names that most objects have: one byte stands for each. Others are spelled out.
-const FREQUENT: [&str; 18] = [
-    "spec.nodeName",
-    "spec.restartPolicy",
-    "spec.schedulerName",
-    "spec.serviceAccountName",
-    "spec.hostNetwork",
-    "status.phase",
-    "status.podIP",
-    "status.nominatedNodeName",
-    "involvedObject.kind",
-    "involvedObject.namespace",
-    "involvedObject.name",
-    "involvedObject.uid",
-    "involvedObject.apiVersion",
-    "involvedObject.resourceVersion",
-    "involvedObject.fieldPath",
-    "reason",
-    "reportingComponent",
-    "type",
-];
+use crate::builtin::fields::{CORE_EVENT, POD};
+
+/// Names that most objects have, of pods and of events: one byte stands for each. Others are spelled out.
+fn frequent() -> impl Iterator<Item = &'static str> {
+    POD.into_iter().chain(CORE_EVENT)
+}
 
 /// In the order in which they came. Neither names nor values contain the byte zero: it stands between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,7 +33,7 @@ impl Pairs {
 
 fn spelled(name: &str) -> &str {
     match name.as_bytes() {
-        [byte] => usize::from(*byte).checked_sub(1).and_then(|index| FREQUENT.get(index)).copied().unwrap_or(name),
+        [byte] => usize::from(*byte).checked_sub(1).and_then(|index| frequent().nth(index)).unwrap_or(name),
         _ => name,
     }
 }
@@ -57,7 +42,7 @@ impl<N: AsRef<str>, V: AsRef<str>> FromIterator<(N, V)> for Pairs {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(pairs: I) -> Self {
         let mut text = String::with_capacity(512);
         for (name, value) in pairs {
-            match FREQUENT.iter().zip('\u{1}'..).find(|(known, _)| **known == name.as_ref()) {
+            match frequent().zip('\u{1}'..).find(|(known, _)| *known == name.as_ref()) {
                 Some((_, byte)) => text.push(byte),
                 // No name that was ever admitted has such a letter.
                 None => text.extend(name.as_ref().chars().filter(|letter| !letter.is_control())),
@@ -88,9 +73,9 @@ mod tests {
 
     #[test]
     fn names_that_most_objects_have_take_a_byte_and_read_as_they_are() {
-        let pairs: Pairs = FREQUENT.iter().map(|name| (*name, "value")).collect();
-        assert_eq!(pairs.iter().map(|(name, _)| name).collect::<Vec<_>>(), FREQUENT);
-        assert_eq!(pairs.0.len(), FREQUENT.len() * "n\0value\0".len());
+        let pairs: Pairs = frequent().map(|name| (name, "value")).collect();
+        assert_eq!(pairs.iter().map(|(name, _)| name).collect::<Vec<_>>(), frequent().collect::<Vec<_>>());
+        assert_eq!(pairs.0.len(), frequent().count() * "n\0value\0".len());
         assert_eq!(pairs.get("status.phase"), Some("value"));
         let strange: Pairs = [("\u{1}", "no")].into_iter().collect();
         assert_eq!(strange.get("spec.nodeName"), None);
