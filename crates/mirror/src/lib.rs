@@ -31,6 +31,7 @@ mod shape;
 mod supply;
 mod volumes;
 mod wants;
+mod wire;
 mod workloads;
 
 #[cfg(test)]
@@ -45,6 +46,7 @@ pub use pod_state::{Hold, OwnedBy, Phase, PodState};
 pub use pods::WaitsFor;
 pub use settings::{Gates, MirrorSettings, View};
 pub use supply::{Inquiry, Stock, Supply, Types};
+pub use wire::{WireEvent, WireStatus, frame as wire_frame};
 
 use buffers::{BufferFact, TemplateFact};
 use guards::GuardFact;

@@ -1,5 +1,6 @@
 //! The kinds that we look at, and how one is made from what a file or a watch holds.
 
+use crate::wire;
 use k8s_openapi::Metadata;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::Job;
@@ -69,6 +70,16 @@ macro_rules! kinds {
                 match kind {
                     $(Kind::$kind => parse_text(json).map(|object| Object::$kind(Box::new(object))),)+
                     Kind::NodeClass => parse_text(json).and_then(Object::read),
+                }
+            }
+        }
+
+        impl Object {
+            /// Reads an object of a kind that has this form, from its bytes in protocol buffers.
+            pub fn parse_wire(kind: Kind, bytes: &[u8]) -> Result<Object, String> {
+                match kind {
+                    Kind::Pod => wire::read_pod(bytes).map(|pod| Object::Pod(Box::new(pod))),
+                    other => Err(format!("{other} is only read as JSON")),
                 }
             }
         }
@@ -214,6 +225,11 @@ impl Object {
 }
 
 impl Kind {
+    /// Whether [`Object::parse_wire`] reads it: there are many pods, and few of anything else.
+    pub fn has_wire_form(self) -> bool {
+        self == Kind::Pod
+    }
+
     pub fn is_namespaced(self) -> bool {
         !matches!(
             self,

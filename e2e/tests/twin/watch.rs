@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use kerf_e2e::client::{Next, Watch};
+use kerf_mirror::{Kind, Object, WireEvent, wire_frame};
 use serde_json::{Value, json};
 
 use crate::expect::{refused, refused_with};
@@ -28,6 +29,7 @@ crate::tests!(
     a_watch_of_a_nonsense_version_is_refused,
     a_watch_of_a_missing_kind_is_not_found,
     a_watch_of_tables_gives_rows,
+    a_pod_says_in_protocol_buffers_what_it_says_in_json,
 );
 
 fn secret(name: &str, labels: Value) -> Value {
@@ -298,4 +300,147 @@ fn a_watch_of_tables_gives_rows(stage: &Stage) {
     assert_eq!(second["object"]["columnDefinitions"], Value::Null, "{second}");
     assert_eq!(second["object"]["rows"][0]["cells"][0], "c");
     assert_eq!(second["object"]["rows"][0]["object"]["kind"], "PartialObjectMetadata");
+}
+
+/// With something in every field that our operator reads.
+fn rich_pod() -> Value {
+    let selector = json!({"matchLabels": {"app": "web"}, "matchExpressions": [{"key": "tier", "operator": "Exists"}]});
+    let term =
+        json!({"labelSelector": selector, "topologyKey": "zone", "namespaceSelector": {}, "namespaces": ["a", "b"]});
+    let nodes = json!({"matchExpressions": [{"key": "arch", "operator": "In", "values": ["arm64", "amd64"]}]});
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": "rich", "labels": {"app": "web", "empty": ""}, "annotations": {"karpenter.sh/do-not-disrupt": "true"},
+            "finalizers": ["example.com/hold"],
+            "ownerReferences": [
+                {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u-1", "controller": true}
+            ]
+        },
+        "spec": {
+            "schedulingGates": [{"name": "example.com/wait"}],
+            "schedulerName": "another", "terminationGracePeriodSeconds": 7, "nodeSelector": {"disk": "fast", "plain": ""},
+            "tolerations": [{"key": "dedicated", "operator": "Exists", "effect": "NoSchedule"}],
+            "topologySpreadConstraints": [{
+                "maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector,
+                "minDomains": 3, "nodeTaintsPolicy": "Honor", "matchLabelKeys": ["pod-template-hash"]
+            }],
+            "affinity": {
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [nodes, nodes]},
+                    "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 10, "preference": nodes}]
+                },
+                "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]},
+                "podAntiAffinity": {
+                    "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 5, "podAffinityTerm": term}]
+                }
+            },
+            "initContainers": [{
+                "name": "first", "image": "a", "restartPolicy": "Always", "resources": {"requests": {"cpu": "250m"}}
+            }],
+            "containers": [
+                {
+                    "name": "main", "image": "b", "env": [{"name": "A", "value": "b"}],
+                    "ports": [{"containerPort": 80, "hostPort": 8080, "hostIP": "10.0.0.1", "protocol": "UDP"}],
+                    "resources": {"requests": {"cpu": "1500m", "memory": "1Gi"}, "limits": {"memory": "2Gi"}}
+                },
+                {"name": "side", "image": "c"}
+            ],
+            "volumes": [
+                {"name": "claimed", "persistentVolumeClaim": {"claimName": "data", "readOnly": true}},
+                {"name": "made", "ephemeral": {"volumeClaimTemplate": {"spec": {
+                    "accessModes": ["ReadWriteOnce"], "storageClassName": "", "resources": {"requests": {"storage": "1Gi"}}
+                }}}},
+                {"name": "empty", "emptyDir": {}}
+            ]
+        }
+    })
+}
+
+/// What our operator reads of a pod, and of a pod only: all that both forms must agree on.
+fn read_parts(pod: &Value) -> Vec<Value> {
+    let spec = &pod["spec"];
+    let containers =
+        ["containers", "initContainers"].into_iter().flat_map(|list| spec[list].as_array().into_iter().flatten());
+    let mut parts: Vec<Value> = containers
+        .map(|container| {
+            json!([container["name"], container["resources"], container["ports"], container["restartPolicy"]])
+        })
+        .collect();
+    for volume in spec["volumes"].as_array().into_iter().flatten() {
+        let class = &volume["ephemeral"]["volumeClaimTemplate"]["spec"]["storageClassName"];
+        parts.push(json!([volume["name"], volume["persistentVolumeClaim"], class]));
+    }
+    for field in [
+        "nodeName",
+        "nodeSelector",
+        "affinity",
+        "tolerations",
+        "topologySpreadConstraints",
+        "schedulerName",
+        "priority",
+        "priorityClassName",
+        "preemptionPolicy",
+        "schedulingGates",
+        "terminationGracePeriodSeconds",
+        "overhead",
+    ] {
+        parts.push(json!([field, spec[field]]));
+    }
+    let metadata = &pod["metadata"];
+    for field in [
+        "name",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+        "labels",
+        "annotations",
+        "ownerReferences",
+        "finalizers",
+    ] {
+        parts.push(json!([field, metadata[field]]));
+    }
+    let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+    parts.extend(conditions.map(|one| json!([one["type"], one["status"], one["reason"], one["lastTransitionTime"]])));
+    parts.push(pod["status"]["phase"].clone());
+    parts
+}
+
+/// As our operator asks for it.
+fn first_of_a_watch(stage: &Stage, pods: &str) -> Object {
+    let query =
+        "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=1";
+    let accept = "application/vnd.kubernetes.protobuf;stream=watch,application/json";
+    let watch = stage.client.call("GET", &format!("{pods}?{query}")).header("Accept", accept);
+    let (status, bytes) = watch.fetch().unwrap();
+    assert_eq!(status, 200, "{}", String::from_utf8_lossy(&bytes));
+    if bytes.starts_with(b"{") {
+        // A server that speaks JSON only says so, and is understood.
+        let line = bytes.split(|byte| *byte == b'\n').next().unwrap();
+        let event: Value = serde_json::from_slice(line).unwrap();
+        Object::parse(Kind::Pod, event["object"].to_string().as_bytes()).unwrap()
+    } else {
+        let (frame, _) = wire_frame(&bytes).unwrap().expect("one frame at least");
+        let event = WireEvent::read(frame).unwrap();
+        assert_eq!(event.kind, "ADDED");
+        Object::parse_wire(Kind::Pod, event.object).unwrap()
+    }
+}
+
+fn a_pod_says_in_protocol_buffers_what_it_says_in_json(stage: &Stage) {
+    let pods = stage.at("v1", "pods");
+    stage.create(&pods, &rich_pod());
+    // The scheduler writes a condition meanwhile: only pictures of one version are compared.
+    let (seen, expected) = std::iter::repeat_with(|| {
+        let as_json = stage.client.call("GET", &format!("{pods}/rich")).fetch().unwrap().1;
+        (first_of_a_watch(stage, &pods), Object::parse(Kind::Pod, &as_json).unwrap())
+    })
+    .take(10)
+    .find(|(seen, expected)| seen.metadata().resource_version == expected.metadata().resource_version)
+    .expect("a pod that nobody changes any more");
+    let (Object::Pod(seen), Object::Pod(expected)) = (seen, expected) else { panic!("a pod is read as a pod") };
+    let [seen, expected] = [seen, expected].map(|pod| read_parts(&serde_json::to_value(&pod).unwrap()));
+    assert_eq!(seen, expected);
+    stage.patch(&format!("{pods}/rich"), "merge", &json!({"metadata": {"finalizers": null}}));
 }

@@ -17,6 +17,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// No answer of a healthy server takes so long; whoever waits asks again.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 
+/// What answers may be.
+pub(super) const JSON: &str = "application/json";
+/// A server that does not know the first gives the second.
+pub(super) const WIRE_OR_JSON: &str = "application/vnd.kubernetes.protobuf;stream=watch,application/json";
+
 /// How fast a client may talk.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limits {
@@ -194,20 +199,21 @@ pub(super) async fn fetch(
     content_type: &str,
     body: Vec<u8>,
 ) -> Result<Bytes, ApiFailure> {
-    let answer = open(client, method, path, content_type, body).await?;
+    let (answer, _) = open(client, method, path, content_type, body, JSON).await?;
     answer.collect_bytes().await.map_err(|error| unanswered(chain(&error)))
 }
 
-/// The body of a good answer, as it comes.
+/// The body of a good answer, as it comes, and whether it is in protocol buffers.
 pub(super) async fn open(
     client: &Client,
     method: &'static str,
     path: &str,
     content_type: &str,
     body: Vec<u8>,
-) -> Result<Body, ApiFailure> {
+    accept: &'static str,
+) -> Result<(Body, bool), ApiFailure> {
     let method = Method::from_bytes(method.as_bytes()).expect("our own words");
-    let mut request = Request::builder().method(method).uri(path).header(header::ACCEPT, "application/json");
+    let mut request = Request::builder().method(method).uri(path).header(header::ACCEPT, accept);
     if !body.is_empty() {
         request = request.header(header::CONTENT_TYPE, content_type);
     }
@@ -219,7 +225,9 @@ pub(super) async fn open(
     let response = client.send(request).await.map_err(|error| unanswered(chain(&error)))?;
     let status = response.status();
     if status.is_success() {
-        return Ok(response.into_body());
+        let form = response.headers().get(header::CONTENT_TYPE);
+        let is_wire = form.is_some_and(|form| form.as_bytes().starts_with(b"application/vnd.kubernetes.protobuf"));
+        return Ok((response.into_body(), is_wire));
     }
     let bytes = response.into_body().collect_bytes().await.map_err(|error| unanswered(chain(&error)))?;
     Err(failure(status, &bytes))

@@ -9,13 +9,13 @@
 //! A server that cannot begin a watch so (before 1.32, or told not to) is asked for a list in pages. Objects are read one by one,
 //! straight from the text of the line or page: that is the most that is held.
 
-use super::caller::{Trouble, fetch, open};
+use super::caller::{JSON, Trouble, WIRE_OR_JSON, fetch, open};
 use super::health::{Health, MISSING};
 use super::seat::Message;
 use crate::resource::Resource;
 use crate::wake::Wake;
 use http_body_util::BodyExt;
-use kerf_mirror::{Kind, Object, ObjectKey, Unreadable};
+use kerf_mirror::{Kind, Object, ObjectKey, Unreadable, WireEvent, WireStatus, wire_frame};
 use kube::Client;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -28,6 +28,8 @@ use tokio::sync::mpsc;
 
 /// Objects per page: as kubectl asks.
 const PAGE: usize = 500;
+/// Of the bookmark after everything that was there.
+const IS_END: &str = "k8s.io/initial-events-end";
 /// After trouble, and after trouble upon trouble.
 const RETRY_FIRST: Duration = Duration::from_millis(500);
 const RETRY_MOST: Duration = Duration::from_secs(30);
@@ -56,6 +58,8 @@ pub(super) struct Follower {
     classes_left: Arc<AtomicUsize>,
     /// Whether the server can begin a watch with what is there.
     can_begin_with_all: bool,
+    /// Whether it is asked to speak in protocol buffers where we read them.
+    reads_wire: bool,
     /// Whether anything was shown to the operator before.
     has_shown: bool,
     is_synced: bool,
@@ -73,6 +77,10 @@ enum Break {
     },
     /// The server does not begin watches with what is there.
     NeedsList,
+    /// What it says in protocol buffers is not understood.
+    NeedsJson {
+        message: String,
+    },
     /// The operator is not there any more.
     Nobody,
 }
@@ -92,6 +100,7 @@ impl Follower {
         classes_left: Arc<AtomicUsize>,
     ) -> Self {
         health.waits(source.resource.plural, "being listed");
+        let reads_wire = source.kind.has_wire_form();
         Self {
             source,
             client,
@@ -99,6 +108,7 @@ impl Follower {
             health,
             classes_left,
             can_begin_with_all: true,
+            reads_wire,
             has_shown: false,
             is_synced: false,
             classes: BTreeSet::new(),
@@ -124,6 +134,11 @@ impl Follower {
                 }
                 Err((_, Break::Nobody)) => return,
                 Err((_, Break::NeedsList)) => self.can_begin_with_all = false,
+                Err((resume, Break::NeedsJson { message })) => {
+                    tracing::info!(kind = %self.source.kind, error = message, "asking for JSON instead of protocol buffers");
+                    self.reads_wire = false;
+                    version = resume;
+                }
                 Err((resume, Break::Trouble { verb, trouble })) => {
                     let is_expired = trouble == Trouble::Expired;
                     let is_missing = trouble == Trouble::Missing;
@@ -212,8 +227,9 @@ impl Follower {
         let path = format!("{collection}?watch=1&allowWatchBookmarks=true&timeoutSeconds={seconds}&{place}");
         // Keys are gathered only when something may have to be forgotten.
         let mut thread = Thread { is_beginning: version.is_empty(), present: self.has_shown.then(Vec::new), version };
-        let mut body = match open(&self.client, "GET", &path, "", Vec::new()).await {
-            Ok(body) => body,
+        let accept = if self.reads_wire { WIRE_OR_JSON } else { JSON };
+        let (mut body, is_wire) = match open(&self.client, "GET", &path, "", Vec::new(), accept).await {
+            Ok(answer) => answer,
             Err(failure) => {
                 let trouble = Trouble::of(failure);
                 let is_not_understood = matches!(trouble, Trouble::Other { status: 400 | 422, .. });
@@ -245,6 +261,20 @@ impl Follower {
                 }
             };
             let Ok(data) = frame.into_data() else { continue };
+            if is_wire {
+                line.extend_from_slice(&data);
+                let mut rest = &*line;
+                loop {
+                    let frame = wire_frame(rest).map_err(|message| (thread.resume(), Break::NeedsJson { message }))?;
+                    let Some((frame, tail)) = frame else { break };
+                    is_silent = false;
+                    self.wire_event(frame, &mut thread).await.map_err(|stop| (thread.resume(), stop))?;
+                    rest = tail;
+                }
+                let n_read = line.len() - rest.len();
+                line.drain(..n_read);
+                continue;
+            }
             let mut rest = &*data;
             while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
                 is_silent = false;
@@ -288,11 +318,7 @@ impl Follower {
         match event.kind {
             "ERROR" => {
                 let status: Status = serde_json::from_str(event.object.get()).unwrap_or_default();
-                let trouble = match status.code {
-                    410 => Trouble::Expired,
-                    code => Trouble::Other { status: code, message: status.message },
-                };
-                return Err(Break::Trouble { verb: "watch", trouble });
+                return Err(refused(status.code, status.message));
             }
             "DELETED" => {
                 let stub: Stub<'_> =
@@ -306,15 +332,8 @@ impl Follower {
             "BOOKMARK" => {
                 let stub: Stub<'_> =
                     serde_json::from_str(event.object.get()).map_err(|error| unreadable("watch", &error))?;
-                if thread.is_beginning {
-                    // A server that sends other bookmarks first has not understood where to begin.
-                    if stub.metadata.annotations.is_none_or(|annotations| annotations.is_end != "true") {
-                        return Err(Break::NeedsList);
-                    }
-                    thread.is_beginning = false;
-                    self.listed(thread.present.take()).await?;
-                }
-                remember(&mut thread.version, stub.metadata.resource_version);
+                let is_end = stub.metadata.annotations.is_some_and(|annotations| annotations.is_end == "true");
+                self.bookmark(is_end, stub.metadata.resource_version, thread).await?;
             }
             _ => {
                 let text = event.object.get();
@@ -331,6 +350,52 @@ impl Follower {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// The same event, in protocol buffers.
+    async fn wire_event(&mut self, frame: &[u8], thread: &mut Thread) -> Result<(), Break> {
+        let event = WireEvent::read(frame).map_err(|message| Break::NeedsJson { message })?;
+        if event.kind == "ERROR" {
+            let status = WireStatus::read(event.object);
+            return Err(refused(status.code, status.message));
+        }
+        let object = Object::parse_wire(self.source.kind, event.object);
+        let object = object.map_err(|message| Break::NeedsJson { message })?;
+        let metadata = object.metadata();
+        match event.kind {
+            "DELETED" => {
+                let version = metadata.resource_version.clone();
+                let at = version.as_deref().and_then(|text| text.parse().ok());
+                self.wake(Wake::Gone(object.key(), at)).await?;
+                remember(&mut thread.version, version.map(Cow::Owned));
+                Ok(())
+            }
+            "BOOKMARK" => {
+                let annotations = metadata.annotations.as_ref();
+                let is_end = annotations.and_then(|all| all.get(IS_END)).is_some_and(|said| said == "true");
+                self.bookmark(is_end, metadata.resource_version.as_deref().map(Cow::Borrowed), thread).await
+            }
+            _ => self.there(object, thread).await,
+        }
+    }
+
+    /// Nothing changed up to a version; the first says that everything has been shown.
+    async fn bookmark(
+        &mut self,
+        is_end: bool,
+        version: Option<Cow<'_, str>>,
+        thread: &mut Thread,
+    ) -> Result<(), Break> {
+        if thread.is_beginning {
+            // A server that sends other bookmarks first has not understood where to begin.
+            if !is_end {
+                return Err(Break::NeedsList);
+            }
+            thread.is_beginning = false;
+            self.listed(thread.present.take()).await?;
+        }
+        remember(&mut thread.version, version);
         Ok(())
     }
 
@@ -459,6 +524,15 @@ impl Thread {
     fn resume(&self) -> Option<String> {
         (!self.is_beginning && !self.version.is_empty()).then(|| self.version.clone())
     }
+}
+
+/// What the server says instead of going on.
+fn refused(code: u16, message: String) -> Break {
+    let trouble = match code {
+        410 => Trouble::Expired,
+        code => Trouble::Other { status: code, message },
+    };
+    Break::Trouble { verb: "watch", trouble }
 }
 
 fn unreadable(verb: &'static str, error: &serde_json::Error) -> Break {
