@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A server that cannot begin a watch so (before 1.32, or told not to) is asked for a list in pages. Objects are read one by one,
-//! straight from the text of the line or page: that is the most that is held.
+//! straight from the text of the line or page: that is the most that is held. Pods, of which there are many, are asked for in protocol
+//! buffers; from a server that speaks JSON only, or in a way that is not understood, JSON will do.
 
 use super::caller::{JSON, Trouble, WIRE_OR_JSON, fetch, open};
 use super::health::{Health, MISSING};
