@@ -68,7 +68,7 @@ const BEHAVIOURS: &[Behaviour] = &[
     kept("CapacityBuffer", "hostname anti-affinity by podTemplateRef", &["a_buffer_of_pods_that_avoid_each_other_gets_a_node_each"]),
     kept("CapacityBuffer", "hostname anti-affinity by scalableRef", &["a_buffer_of_a_workload_whose_pods_avoid_each_other_gets_a_node_each"]),
     kept("Expiration", "an expired node is removed and replaced", &["an_expired_node_is_replaced"]),
-    kept("Expiration", "5 pods with a budget end on one replacement", &["an_expired_node_whose_pods_have_a_budget_is_replaced_by_fewer_nodes_than_pods"]),
+    kept("Expiration", "5 pods with a budget end on one replacement", &["an_expired_node_whose_pods_have_a_budget_gets_one_replacement"]),
     kept("Termination", "emptiness with a budget of 0", &["a_budget_of_none_keeps_an_empty_node"]),
     kept("Termination", "emptiness with a scheduled budget of 0", &["a_budget_of_none_at_this_hour_keeps_an_empty_node"]),
     kept("Termination", "an empty node goes when consolidateAfter elapses", &["an_empty_node_goes_when_its_time_has_passed"]),

@@ -82,12 +82,20 @@ impl Duty for Provisioning {
         "provisioner"
     }
 
-    fn observe(&mut self, change: &Change, _: &World) {
+    fn observe(&mut self, change: &Change, world: &World) {
         match change {
             Change::Pod { id, before, after } => {
                 let is_waiting = |pod: &Option<Arc<PodState>>| pod.as_ref().is_some_and(|pod| pod.is_waiting);
                 if let Some(pod) = after.as_ref().filter(|pod| pod.is_waiting)
                     && !is_waiting(before)
+                {
+                    self.window.trigger(&pod.uid);
+                }
+                // Who is evicted has a successor in a moment. A plan in between would count neither, and buy for one pod too few.
+                let is_active = |pod: &Option<Arc<PodState>>| pod.as_ref().is_some_and(|pod| pod.is_active());
+                if let Some(pod) = after.as_ref().filter(|pod| pod.deleting_since.is_some() && !pod.is_daemon())
+                    && is_active(before)
+                    && world.nodes.get(&pod.node).is_some_and(|node| apply::is_disrupted(node))
                 {
                     self.window.trigger(&pod.uid);
                 }
@@ -108,8 +116,13 @@ impl Duty for Provisioning {
             Change::Claim { name, before, after } => {
                 let is_going = |claim: &kerf_api::NodeClaim| claim.metadata.deletion_timestamp.is_some();
                 let went = after.as_ref().is_none_or(|claim| is_going(claim));
-                if went && before.as_ref().is_some_and(|claim| !is_going(claim)) {
-                    self.window.hurry(&format!("claim/{name}").into());
+                if let Some(claim) = before.as_ref().filter(|claim| went && !is_going(claim)) {
+                    let who = format!("claim/{name}").into();
+                    // Those who were to run on a node that never came have waited once already.
+                    match world.node_of_claim(claim) {
+                        Some(_) => self.window.trigger(&who),
+                        None => self.window.hurry(&who),
+                    }
                     self.gone.push(name.clone());
                 }
             }
