@@ -95,10 +95,12 @@ impl Drive {
     /// Shows everybody what happened, and lets everybody work once.
     pub fn round(&mut self, state: &mut State) -> Round {
         let changes = state.store.take_unseen();
-        for seat in &mut self.seats {
-            for change in &changes {
+        for change in &changes {
+            for seat in &mut self.seats {
                 seat.controller.observe(change);
             }
+            // Read once for all of them; what each keeps, it has taken.
+            change.object.forget_read();
         }
         let now = state.now();
         let everybody = self.nudged.take() || !changes.is_empty();

@@ -13,7 +13,7 @@ use crate::store::{Change, ChangeKind, Key, ResourceId};
 const EVENT_TTL: SignedDuration = SignedDuration::from_hours(1);
 
 /// So many are kept; beyond them those go that were not written for the longest. Some 2 kB each with all that is kept beside them.
-const EVENTS_MAX: usize = 20_000;
+const EVENTS_MAX: usize = 10_000;
 
 #[derive(Debug, Default)]
 pub struct EventExpiry {

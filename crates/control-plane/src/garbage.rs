@@ -60,9 +60,9 @@ impl Controller for GarbageCollector {
                 self.look_at_owner(owner);
             }
         }
-        let uid = &change.object.uid;
+        let uid = &*change.object.uid;
         if change.kind == ChangeKind::Deleted {
-            self.living.remove(uid.as_str());
+            self.living.remove(uid);
             self.doubtful.remove(&place);
             self.waiting.remove(&place);
             if let Some(left) = self.dependents.get(uid) {
@@ -131,7 +131,7 @@ impl GarbageCollector {
             forget_owners(state, &resource, &live, &forget);
             return;
         }
-        let has_dependents = self.dependents.contains_key(&live.uid);
+        let has_dependents = self.dependents.contains_key(&*live.uid);
         let policy = if !waiting.is_empty() && has_dependents { "Foreground" } else { "Background" };
         let value = live.value();
         let policy = match () {
@@ -152,16 +152,16 @@ impl GarbageCollector {
         }
         let value = live.value();
         let dependents: Vec<Place> =
-            self.dependents.get(&live.uid).map(|places| places.iter().cloned().collect()).unwrap_or_default();
+            self.dependents.get(&*live.uid).map(|places| places.iter().cloned().collect()).unwrap_or_default();
         if has_finalizer(&value, "orphan") {
             for place in &dependents {
                 let Some((resource, dependent)) = find(state, place) else { continue };
-                forget_owners(state, &resource, &dependent, std::slice::from_ref(&live.uid));
+                forget_owners(state, &resource, &dependent, &[live.uid.to_string()]);
             }
             remove_finalizer(state, &resource, &live, "orphan");
         } else if has_finalizer(&value, "foregroundDeletion") {
             let is_blocked = dependents.iter().filter_map(|place| find(state, place)).any(|(_, dependent)| {
-                dependent.owners.iter().any(|owner| owner.uid == live.uid && owner.blocks_deletion)
+                dependent.owners.iter().any(|owner| *owner.uid == *live.uid && owner.blocks_deletion)
             });
             for place in &dependents {
                 self.judge(state, place);

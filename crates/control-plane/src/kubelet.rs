@@ -102,6 +102,7 @@ pub struct Kubelets {
 /// One kubelet.
 #[derive(Debug)]
 struct Seat {
+    name: Arc<str>,
     /// None for a node that somebody made by hand.
     machine: Option<Machine>,
     power: Power,
@@ -138,13 +139,14 @@ struct Seen {
 /// A pod that was let in.
 #[derive(Debug)]
 struct Home {
-    node: String,
-    uid: String,
+    /// The texts of its seat and of the stored pod.
+    node: Arc<str>,
+    uid: Arc<str>,
     life: Life,
     requests: Arc<Amounts>,
-    ports: Vec<Port>,
-    pod_ip: String,
-    volumes: Vec<String>,
+    ports: Box<[Port]>,
+    pod_ip: Box<str>,
+    volumes: Box<[String]>,
     uses_host_network: bool,
     /// The revision of our own last write: that one is no news.
     written: u64,
@@ -304,6 +306,7 @@ impl Controller for Kubelets {
 impl Seat {
     fn new(machine: Option<Machine>, name: &str, internal_ip: String, power: Power) -> Self {
         Self {
+            name: name.into(),
             machine,
             power,
             node: None,

@@ -14,6 +14,7 @@
 //! volumes that migrate to a driver.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
@@ -79,7 +80,7 @@ pub struct Scheduler {
 
 #[derive(Debug)]
 struct Binding {
-    uid: String,
+    uid: Arc<str>,
     node: String,
     volumes: PodVolumes,
     deadline: Timestamp,
@@ -139,7 +140,9 @@ impl Scheduler {
             return;
         }
         let Some(pod) = change.object.read::<Pod>() else { return };
-        let pod = self.cluster.put_pod(PodFacts::of(&pod));
+        // The texts of the stored object do for everybody.
+        let (key_of, uid) = (key.clone(), Arc::clone(&change.object.uid));
+        let pod = self.cluster.put_pod(PodFacts { key: key_of, uid, ..PodFacts::of(&pod) });
         let holds = pod.holds_node().is_some();
         let Some(before) = before else {
             if holds {
@@ -207,7 +210,7 @@ impl Scheduler {
             Some(name) => {
                 let claim = self.cluster.resource_claims.get(&Key::new(&pod.key.namespace, name));
                 let is_foreign = |claim: &cluster::ResourceClaimFacts| {
-                    used.template.is_some() && claim.controller_uid.as_deref() != Some(pod.uid.as_str())
+                    used.template.is_some() && claim.controller_uid.as_deref() != Some(&*pod.uid)
                 };
                 claim.is_none_or(|claim| claim.is_deleting || is_foreign(claim))
             }

@@ -30,7 +30,7 @@ pub use pairs::Pairs;
 const LOG_MAX: usize = 4096;
 
 /// An object is packed when so many changes of its resource came after it: those who care have seen it by then.
-const PACKED_AFTER: usize = 512;
+const PACKED_AFTER: usize = 256;
 
 /// Where an object is, within its resource. Ordered as the real server lists. Every controller keeps the keys of what it looks
 /// after: copies share their texts.
@@ -91,9 +91,11 @@ pub struct Stored {
     pub revision: u64,
     /// The whole object, as served.
     form: Mutex<Form>,
+    /// As somebody has read it: the next who asks need not read it again.
+    read: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
     /// The bytes after the opening brace that say `kind` and `apiVersion`. Lists of built-in kinds leave them out.
     head: usize,
-    pub uid: String,
+    pub uid: Arc<str>,
     pub labels: Pairs,
     pub owners: Box<[Owner]>,
     /// What field selectors may ask for beside name and namespace: `spec.nodeName`, `status.phase`…
@@ -103,11 +105,7 @@ pub struct Stored {
 
 #[derive(Debug)]
 enum Form {
-    Plain {
-        json: Bytes,
-        /// As somebody has read it: the next who asks need not read it again.
-        read: Option<Arc<dyn Any + Send + Sync>>,
-    },
+    Plain(Bytes),
     Packed(Packed),
 }
 
@@ -125,7 +123,7 @@ impl Stored {
     #[must_use]
     pub fn json(&self) -> Bytes {
         match &*self.form() {
-            Form::Plain { json, .. } => json.clone(),
+            Form::Plain(json) => json.clone(),
             Form::Packed(packed) => packed.unpack(),
         }
     }
@@ -142,19 +140,25 @@ impl Stored {
         serde_json::from_slice(&self.json()).ok()
     }
 
-    /// The same, read once for all who ask while it is new.
+    /// The same, read once for all who ask before it is forgotten.
     #[must_use]
     pub fn shared<T: serde::de::DeserializeOwned + Send + Sync + 'static>(&self) -> Option<Arc<T>> {
-        if let Form::Plain { read: Some(read), .. } = &*self.form()
-            && let Ok(read) = Arc::clone(read).downcast::<T>()
-        {
-            return Some(read);
+        let known = self.cell().clone().and_then(|known| known.downcast::<T>().ok());
+        if known.is_some() {
+            return known;
         }
         let object = Arc::new(self.read::<T>()?);
-        if let Form::Plain { read, .. } = &mut *self.form() {
-            *read = Some(Arc::<T>::clone(&object));
-        }
+        *self.cell() = Some(Arc::<T>::clone(&object));
         Some(object)
+    }
+
+    /// Everybody who wanted it has read it.
+    pub(crate) fn forget_read(&self) {
+        *self.cell() = None;
+    }
+
+    fn cell(&self) -> MutexGuard<'_, Option<Arc<dyn Any + Send + Sync>>> {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[must_use]
@@ -276,8 +280,15 @@ impl Store {
     /// Keeps an object under the next revision, which it learns in its metadata.
     pub fn put(&mut self, resource: &ResourceId, key: Key, object: &mut Value, fields: Pairs) -> Arc<Stored> {
         self.revision += 1;
-        let stored = Arc::new(Stored::new(key.clone(), self.revision, object, fields));
-        let before = self.shelf(resource).objects.insert(key, Arc::clone(&stored));
+        let revision = self.revision;
+        let shelf = self.shelf(resource);
+        let before = shelf.objects.get(&key).cloned();
+        let mut stored = Stored::new(key, revision, object, fields);
+        if let Some(before) = &before {
+            stored.share_with(before);
+        }
+        let stored = Arc::new(stored);
+        shelf.objects.insert(stored.key.clone(), Arc::clone(&stored));
         let kind = if before.is_some() { ChangeKind::Modified } else { ChangeKind::Added };
         self.note(resource, kind, Arc::clone(&stored), before);
         stored
@@ -393,9 +404,10 @@ impl Stored {
         Self {
             key,
             revision,
-            form: Mutex::new(Form::Plain { json, read: None }),
+            form: Mutex::new(Form::Plain(json)),
+            read: Mutex::new(None),
             head,
-            uid: text(&metadata["uid"]),
+            uid: metadata["uid"].as_str().unwrap_or_default().into(),
             labels,
             owners: owners.collect(),
             fields,
@@ -403,11 +415,24 @@ impl Stored {
         }
     }
 
+    /// What has not changed since `before` is kept once: its texts live on in the log and with those who look after the object.
+    fn share_with(&mut self, before: &Self) {
+        self.key = before.key.clone();
+        if self.uid == before.uid {
+            self.uid = Arc::clone(&before.uid);
+        }
+        if self.labels == before.labels {
+            self.labels = before.labels.clone();
+        }
+    }
+
     /// The same object under another revision, as deletion events show it.
     #[must_use]
     pub fn at_revision(&self, revision: u64) -> Self {
         let mut object = self.value();
-        Self::new(self.key.clone(), revision, &mut object, self.fields.clone())
+        let mut last = Self::new(self.key.clone(), revision, &mut object, self.fields.clone());
+        last.share_with(self);
+        last
     }
 
     /// The bytes inside the braces without `kind` and `apiVersion`.
@@ -419,7 +444,7 @@ impl Stored {
 
     fn pack(&self, packer: &mut Packer) {
         let mut form = self.form();
-        if let Form::Plain { json, .. } = &*form {
+        if let Form::Plain(json) = &*form {
             *form = Form::Packed(packer.pack(json));
         }
     }

@@ -284,7 +284,11 @@ impl World {
                 Change::Pod { id: after.id.clone(), before, after: Some(after) }
             }
             Object::Node(node) => {
-                let after = Arc::new(lean(&**node, |node| &mut node.metadata));
+                let mut after = lean(&**node, |node| &mut node.metadata);
+                if let Some(status) = &mut after.status {
+                    (status.addresses, status.images, status.node_info) = (None, None, None);
+                }
+                let after = Arc::new(after);
                 let before = self.nodes.insert(key.name.clone(), after.clone());
                 if let Some(id) = before.as_deref().and_then(provider_id) {
                     unindex(&mut self.nodes_by_provider_id, id, &key.name);
@@ -393,8 +397,16 @@ fn class_of(key: &ObjectKey) -> NodeClassRef {
 /// A copy without what nobody here reads.
 fn lean<T: Clone>(object: &T, metadata: impl Fn(&mut T) -> &mut ObjectMeta) -> T {
     let mut copy = object.clone();
-    metadata(&mut copy).managed_fields = None;
+    let metadata = metadata(&mut copy);
+    metadata.managed_fields = None;
+    metadata.labels = metadata.labels.take().map(dense);
+    metadata.annotations = metadata.annotations.take().map(dense);
     copy
+}
+
+/// The same map in less room: one that was filled in order, key by key, is half empty.
+fn dense<K: Ord, V>(map: BTreeMap<K, V>) -> BTreeMap<K, V> {
+    map.into_iter().collect()
 }
 
 fn unindex(index: &mut BTreeMap<Text, BTreeSet<Text>>, id: &str, name: &Text) {

@@ -290,7 +290,7 @@ fn place_running<'a>(
         if node.stage == NodeStage::Leaving && must_move(mirror, id, pod, now) {
             wants.push(Want::of_pod(mirror, id, pod, Some(&node.name)));
         } else if !pod.is_terminating {
-            running.push((idx, pod));
+            running.push((idx, &**pod));
         }
     }
     if let Some((id, pod, node)) = homeless {

@@ -84,7 +84,7 @@ pub struct Mirror {
     unreadable_pods: BTreeMap<PodId, Why>,
 
     shapes: FxHashSet<Arc<Shape>>,
-    pods: BTreeMap<PodId, PodFact>,
+    pods: BTreeMap<PodId, Box<PodFact>>,
     nodes: BTreeMap<Text, NodeFact>,
     node_claims: BTreeMap<Text, NodeClaimFact>,
     pools: BTreeMap<Text, PoolFact>,
@@ -433,7 +433,7 @@ impl Mirror {
             Some(known) => fact.shape = known.clone(),
             None => drop(self.shapes.insert(fact.shape.clone())),
         }
-        self.pods.insert(id, fact);
+        self.pods.insert(id, Box::new(fact));
         // A watch that runs for months sees many shapes come and go.
         if self.n_observed.is_multiple_of(1 << 16) {
             self.shapes.retain(|shape| Arc::strong_count(shape) > 1);

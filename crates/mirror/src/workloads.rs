@@ -152,7 +152,7 @@ struct Group<'a> {
 /// The pods that workloads would create, in order of workload, at most so many each; and notes on what was hidden.
 pub(crate) fn promises<'a>(
     workloads: &'a BTreeMap<WorkloadKey, WorkloadFact>,
-    pods: &BTreeMap<PodId, PodFact>,
+    pods: &BTreeMap<PodId, Box<PodFact>>,
     most: i64,
     readers: &mut Vec<Reader>,
 ) -> Vec<Promise<'a>> {
@@ -197,7 +197,7 @@ pub(crate) fn describe(workload: &WorkloadFact) -> String {
     format!("{:?} {}/{}", workload.kind, workload.namespace, workload.name)
 }
 
-fn group(pods: &BTreeMap<PodId, PodFact>) -> BTreeMap<Text, Vec<Group<'_>>> {
+fn group(pods: &BTreeMap<PodId, Box<PodFact>>) -> BTreeMap<Text, Vec<Group<'_>>> {
     let mut out: BTreeMap<Text, BTreeMap<(Option<&Owner>, &Labels), i64>> = BTreeMap::new();
     for (id, pod) in pods {
         if !pod.is_terminating {
@@ -238,7 +238,7 @@ fn owns(workload: &WorkloadFact, group: &Group<'_>, workloads: &BTreeMap<Workloa
 fn new_pods<'a>(
     workload: &'a WorkloadFact,
     n_missing: i64,
-    pods: &BTreeMap<PodId, PodFact>,
+    pods: &BTreeMap<PodId, Box<PodFact>>,
 ) -> impl Iterator<Item = Promise<'a>> {
     let first = if workload.kind == OwnerKind::StatefulSet { workload.first_ordinal } else { 1 };
     let is_free = |id: &PodId| !pods.contains_key(id);

@@ -68,7 +68,8 @@ impl Format {
 static PATTERNS: LazyLock<Patterns> = LazyLock::new(Patterns::new);
 
 struct Patterns {
-    hostname: Regex,
+    /// Read when somebody asks: all letters of all scripts take eight megabytes.
+    hostname: LazyLock<Regex>,
     uuid: Regex,
     uuid3: Regex,
     uuid4: Regex,
@@ -96,9 +97,10 @@ impl Patterns {
         let channel = "(0|[1-9][0-9]?|1[0-9][0-9]?|2[0-4][0-9]|25[0-5])";
         let label = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
         Self {
-            hostname: read(
-                r"^([a-zA-Z0-9\p{S}\p{L}]((-?[a-zA-Z0-9\p{S}\p{L}]{0,62})?)|([a-zA-Z0-9\p{S}\p{L}](([a-zA-Z0-9\-\p{S}\p{L}]{0,61}[a-zA-Z0-9\p{S}\p{L}])?)(\.)){1,}([a-zA-Z\p{L}]){2,63})$",
-            ),
+            hostname: LazyLock::new(|| {
+                let pattern = r"^([a-zA-Z0-9\p{S}\p{L}]((-?[a-zA-Z0-9\p{S}\p{L}]{0,62})?)|([a-zA-Z0-9\p{S}\p{L}](([a-zA-Z0-9\-\p{S}\p{L}]{0,61}[a-zA-Z0-9\p{S}\p{L}])?)(\.)){1,}([a-zA-Z\p{L}]){2,63})$";
+                Regex::new(pattern).expect("this pattern is read by a test")
+            }),
             uuid: uuid(any, any),
             uuid3: uuid("3[0-9a-f]{3}", any),
             uuid4: uuid("4[0-9a-f]{3}", variant),

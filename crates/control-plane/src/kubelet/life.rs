@@ -20,14 +20,15 @@ pub(crate) struct Images {
     free_at: Option<Timestamp>,
 }
 
+/// A hundred thousand pods have one: what is there for a moment only, or rarely, has a place of its own.
 #[derive(Clone, Debug)]
 pub(crate) struct Life {
     pub(crate) script: Arc<Script>,
     pub(crate) begun: Timestamp,
     pub(crate) has_sandbox: bool,
-    pub(crate) runs: Vec<Run>,
-    cursor: Option<(Timestamp, Step)>,
-    stopping: Option<Stopping>,
+    pub(crate) runs: Box<[Run]>,
+    cursor: Option<Box<(Timestamp, Step)>>,
+    stopping: Option<Box<Stopping>>,
     /// Nothing will happen here any more.
     pub(crate) is_over: bool,
     /// Ran out of its `activeDeadlineSeconds`.
@@ -38,18 +39,19 @@ pub(crate) struct Life {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) state: State,
-    pub(crate) last: Option<Ended>,
+    pub(crate) last: Option<Box<Ended>>,
     pub(crate) n_restarts: i32,
     pub(crate) is_started: bool,
     pub(crate) is_ready: bool,
-    next: Next,
+    /// None when nothing is to happen.
+    next: Option<Box<Next>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Waiting(Waiting),
     Running { since: Timestamp },
-    Ended(Ended),
+    Ended(Box<Ended>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,7 +158,7 @@ impl Life {
                 n_restarts: 0,
                 is_started: false,
                 is_ready: false,
-                next: Next::default(),
+                next: None,
             })
             .collect();
         Self {
@@ -178,7 +180,7 @@ impl Life {
     /// The volumes are there.
     pub(crate) fn go(&mut self, now: Timestamp) {
         if self.waits_for_volumes() {
-            self.cursor = Some((after(now, self.script.sandbox), Step::Sandbox));
+            self.cursor = cursor(after(now, self.script.sandbox), Step::Sandbox);
         }
     }
 
@@ -187,7 +189,7 @@ impl Life {
         let deadline = after(now, grace);
         if let Some(stopping) = &mut self.stopping {
             if deadline < stopping.at {
-                *stopping = Stopping { at: deadline, is_killed: true };
+                **stopping = Stopping { at: deadline, is_killed: true };
             }
             return Vec::new();
         }
@@ -197,13 +199,13 @@ impl Life {
         self.cursor = None;
         let mut told = Vec::new();
         for (index, run) in self.runs.iter_mut().enumerate() {
-            run.next = Next::default();
+            run.next = None;
             if matches!(run.state, State::Running { .. }) {
                 told.push(Told::Killing(index));
             }
         }
         let stopped = if told.is_empty() { now } else { after(now, self.script.stops_after) };
-        self.stopping = Some(Stopping { at: stopped.min(deadline), is_killed: stopped > deadline });
+        self.stopping = Some(Box::new(Stopping { at: stopped.min(deadline), is_killed: stopped > deadline }));
         told
     }
 
@@ -226,7 +228,7 @@ impl Life {
                 Happening::Cursor(step) => self.step(at, step, images, &mut told),
                 Happening::Started(index) => self.started(at, index),
                 Happening::Ready(index) => {
-                    self.runs[index].next.ready = None;
+                    self.runs[index].plan(|next| next.ready = None);
                     self.runs[index].is_ready = true;
                 }
                 Happening::End(index) => self.ended(at, index, &mut told),
@@ -246,14 +248,15 @@ impl Life {
             return None;
         }
         let deadline = self.script.deadline.map(|deadline| (after(self.begun, deadline), Happening::Deadline));
-        let stop = self.stopping.map(|stopping| (stopping.at, Happening::Stop));
-        let cursor = self.cursor.map(|(at, step)| (at, Happening::Cursor(step)));
-        let runs = self.runs.iter().enumerate().flat_map(|(index, run)| {
+        let stop = self.stopping.as_deref().map(|stopping| (stopping.at, Happening::Stop));
+        let cursor = self.cursor.as_deref().map(|(at, step)| (*at, Happening::Cursor(*step)));
+        let to_come = self.runs.iter().enumerate().filter_map(|(index, run)| Some((index, run.next.as_deref()?)));
+        let runs = to_come.flat_map(|(index, next)| {
             [
-                run.next.started.map(|at| (at, Happening::Started(index))),
-                run.next.ready.map(|at| (at, Happening::Ready(index))),
-                run.next.end.map(|at| (at, Happening::End(index))),
-                run.next.restart.map(|at| (at, Happening::Restart(index))),
+                next.started.map(|at| (at, Happening::Started(index))),
+                next.ready.map(|at| (at, Happening::Ready(index))),
+                next.end.map(|at| (at, Happening::End(index))),
+                next.restart.map(|at| (at, Happening::Restart(index))),
             ]
         });
         [deadline, stop, cursor].into_iter().chain(runs).flatten().min_by_key(|(at, _)| *at)
@@ -269,16 +272,16 @@ impl Life {
                 let act = &self.script.acts[run];
                 if !act.always_pulls && images.has(&act.image, at) {
                     told.push(Told::AlreadyPresent(run));
-                    self.cursor = Some((after(at, act.start), Step::Start(run)));
+                    self.cursor = cursor(after(at, act.start), Step::Start(run));
                 } else {
                     told.push(Told::Pulling(run));
                     let (done, took) = images.pull(&act.image, at, act.pull);
-                    self.cursor = Some((done, Step::Pulled { run, took, asked: at }));
+                    self.cursor = cursor(done, Step::Pulled { run, took, asked: at });
                 }
             }
             Step::Pulled { run, took, asked } => {
                 told.push(Told::Pulled { run, took, with_waiting: at.duration_since(asked) });
-                self.cursor = Some((after(at, self.script.acts[run].start), Step::Start(run)));
+                self.cursor = cursor(after(at, self.script.acts[run].start), Step::Start(run));
             }
             Step::Start(run) => {
                 // A main container does not hold back the next; the others do, until they are through.
@@ -291,8 +294,8 @@ impl Life {
         }
     }
 
-    fn first_pull(&self, at: Timestamp, run: usize) -> Option<(Timestamp, Step)> {
-        (run < self.runs.len()).then_some((at, Step::Pull(run)))
+    fn first_pull(&self, at: Timestamp, run: usize) -> Option<Box<(Timestamp, Step)>> {
+        cursor(at, Step::Pull(run)).filter(|_| run < self.runs.len())
     }
 
     fn start(&mut self, at: Timestamp, index: usize, told: &mut Vec<Told>) {
@@ -304,17 +307,17 @@ impl Life {
         run.state = State::Running { since: at };
         run.is_started = false;
         run.is_ready = false;
-        run.next = Next {
+        run.next = Some(Box::new(Next {
             started: Some(after(at, act.started_after)),
             ready: act.ready_after.filter(|_| !is_init).map(|delay| after(at, delay)),
             end: act.run_for.map(|run_for| after(at, run_for)),
             restart: None,
-        };
+        }));
     }
 
     fn started(&mut self, at: Timestamp, index: usize) {
         let run = &mut self.runs[index];
-        run.next.started = None;
+        run.plan(|next| next.started = None);
         run.is_started = true;
         let is_first_time = run.n_restarts == 0 && run.last.is_none();
         if self.script.acts[index].role == Role::Sidecar && is_first_time {
@@ -352,7 +355,7 @@ impl Life {
     fn back_off(&mut self, at: Timestamp, index: usize, told: &mut Vec<Told>) {
         let run = &mut self.runs[index];
         let delay = back_off(run.n_restarts);
-        run.next.restart = Some(after(at, delay));
+        run.plan(|next| next.restart = Some(after(at, delay)));
         let State::Ended(ended) = run.state.clone() else { return };
         run.last = Some(ended);
         if !delay.is_zero() {
@@ -363,8 +366,9 @@ impl Life {
 
     /// Whether all main containers have ended for good, or an init container has failed for good.
     fn is_complete(&self) -> bool {
-        let has_ended = |run: &Run| matches!(run.state, State::Ended(_)) && run.next.restart.is_none();
-        let acts_and_runs = || self.script.acts.iter().zip(&self.runs);
+        let restarts = |run: &Run| run.next.as_ref().is_some_and(|next| next.restart.is_some());
+        let has_ended = |run: &Run| matches!(run.state, State::Ended(_)) && !restarts(run);
+        let acts_and_runs = || self.script.acts.iter().zip(self.runs.iter());
         acts_and_runs().filter(|(act, _)| act.role == Role::Main).all(|(_, run)| has_ended(run))
             || acts_and_runs().any(|(act, run)| {
                 act.role == Role::Init && matches!(&run.state, State::Ended(ended) if ended.code != 0) && has_ended(run)
@@ -372,7 +376,7 @@ impl Life {
     }
 
     fn stopped(&mut self, at: Timestamp) {
-        let is_killed = self.stopping.is_some_and(|stopping| stopping.is_killed);
+        let is_killed = self.stopping.as_ref().is_some_and(|stopping| stopping.is_killed);
         if is_killed {
             self.finish(at, 137, "Error")
         } else {
@@ -380,15 +384,15 @@ impl Life {
         }
         // What never ran and now never will counts as failed, once the pod had come so far as to start it.
         let initialised = self.is_initialised();
-        for (act, run) in self.script.acts.iter().zip(&mut self.runs) {
+        for (act, run) in self.script.acts.iter().zip(self.runs.iter_mut()) {
             if matches!(run.state, State::Waiting(_)) && act.role == Role::Main && initialised {
-                run.state = State::Ended(Ended {
+                run.state = State::Ended(Box::new(Ended {
                     code: 137,
                     reason: "ContainerStatusUnknown",
                     message: "The container could not be located when the pod was terminated",
                     started: None,
                     finished: at,
-                });
+                }));
             }
         }
     }
@@ -400,7 +404,7 @@ impl Life {
                 run.end(at, code, reason, "");
             }
             run.is_ready = run.is_ready && matches!(run.state, State::Ended(_));
-            run.next = Next::default();
+            run.next = None;
         }
         self.cursor = None;
         self.is_over = true;
@@ -432,11 +436,22 @@ impl Run {
             State::Running { since } => Some(since),
             _ => None,
         };
-        self.state = State::Ended(Ended { code, reason, message, started, finished: at });
+        self.state = State::Ended(Box::new(Ended { code, reason, message, started, finished: at }));
         self.is_ready = false;
         self.is_started = false;
-        self.next = Next::default();
+        self.next = None;
     }
+
+    /// Changes what is to come.
+    fn plan(&mut self, change: impl FnOnce(&mut Next)) {
+        let mut next = self.next.take().unwrap_or_default();
+        change(&mut next);
+        self.next = Some(next).filter(|next| **next != Next::default());
+    }
+}
+
+fn cursor(at: Timestamp, step: Step) -> Option<Box<(Timestamp, Step)>> {
+    Some(Box::new((at, step)))
 }
 
 /// The first restart comes at once, the later ones after ten seconds, twenty, and so on to five minutes.

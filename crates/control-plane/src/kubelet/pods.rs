@@ -1,5 +1,7 @@
 //! What kubelets do for their pods: let them in or refuse them, live their lives, write their statuses, and see them off.
 
+use std::sync::Arc;
+
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{ObjectReference, Pod, PodStatus};
 use serde_json::json;
@@ -58,6 +60,7 @@ impl Kubelets {
         let requests = pod_requests(pod);
         let is_leaving = pod.metadata.deletion_timestamp.is_some();
         let Some(seat) = self.seats.get(node) else { return false };
+        let node_name = Arc::clone(&seat.name);
         if let Err(why) = admit(pod, &requests, &seat.room)
             && !is_leaving
         {
@@ -71,13 +74,13 @@ impl Kubelets {
         let uses_host_network = pod.spec.as_ref().and_then(|spec| spec.host_network).unwrap_or(false);
         let pod_ip = if uses_host_network { String::new() } else { self.pod_ip() };
         let home = Home {
-            node: node.to_owned(),
-            uid: pod.metadata.uid.clone().unwrap_or_default(),
+            node: node_name,
+            uid: self.pods.get(key).map(|stored| Arc::clone(&stored.uid)).unwrap_or_default(),
             life: Life::new(self.scripts.share(script(pod, &self.options.pace).into()), hands.now()),
-            ports: host_ports(pod),
+            ports: host_ports(pod).into(),
             requests: self.requests.share(requests.into()),
-            pod_ip,
-            volumes: Vec::new(),
+            pod_ip: pod_ip.into(),
+            volumes: Box::default(),
             uses_host_network,
             written: 0,
         };
@@ -93,7 +96,7 @@ impl Kubelets {
     /// A pod starts once its claims are bound, its volumes attached, and its node's network is there.
     fn wait_for_volumes(&mut self, key: &Key, pod: &Pod, hands: &mut Hands<'_>) {
         let Some(home) = self.homes.get_mut(key).filter(|home| home.life.waits_for_volumes()) else { return };
-        let Some(seat) = self.seats.get_mut(&home.node) else { return };
+        let Some(seat) = self.seats.get_mut(&*home.node) else { return };
         let claim_key = |claim: String| Key::new(&key.namespace, &claim);
         let volumes = match look(pod, hands) {
             Volumes::Unbound { claim } => {
@@ -102,12 +105,12 @@ impl Kubelets {
             }
             Volumes::Bound(volumes) => volumes,
         };
-        if home.volumes != volumes {
+        if *home.volumes != *volumes {
             for volume in &volumes {
                 *seat.volumes.entry(volume.clone()).or_default() += 1;
             }
-            home.volumes = volumes;
-            self.agenda.set(Due::Status(home.node.clone()), hands.now());
+            home.volumes = volumes.into();
+            self.agenda.set(Due::Status(home.node.to_string()), hands.now());
         }
         let attached = seat.node.as_ref().and_then(|seen| seen.attached.as_ref());
         let has_all = home.volumes.iter().all(|volume| attached.is_none_or(|attached| attached.contains(volume)));
@@ -120,9 +123,9 @@ impl Kubelets {
     fn live(&mut self, key: &Key, pod: Pod, hands: &mut Hands<'_>) {
         let now = hands.now();
         let Some(home) = self.homes.get_mut(key) else { return };
-        let Some(seat) = self.seats.get_mut(&home.node) else { return };
+        let Some(seat) = self.seats.get_mut(&*home.node) else { return };
         let told = home.life.advance(now, &mut seat.images);
-        let addresses = Addresses { host: seat.internal_ip.clone(), pod: home.pod_ip.clone() };
+        let addresses = Addresses { host: seat.internal_ip.clone(), pod: home.pod_ip.to_string() };
         let is_over = home.life.is_over;
         if let Some(next) = home.life.next() {
             self.agenda.set(Due::Pod(key.clone()), next);
@@ -153,7 +156,7 @@ impl Kubelets {
             pods.remove(key);
             !pods.is_empty()
         });
-        let Some(seat) = self.seats.get_mut(&home.node) else { return };
+        let Some(seat) = self.seats.get_mut(&*home.node) else { return };
         subtract(&mut seat.room.used, &home.requests);
         seat.room.n_pods -= 1;
         for port in &home.ports {
@@ -165,7 +168,7 @@ impl Kubelets {
                 seat.volumes.insert(volume.clone(), users - 1);
             } else if seat.volumes.remove(volume).is_some() {
                 // Long since due: there is no clock at hand here, and now is the right time.
-                self.agenda.set(Due::Status(home.node.clone()), jiff::Timestamp::UNIX_EPOCH);
+                self.agenda.set(Due::Status(home.node.to_string()), jiff::Timestamp::UNIX_EPOCH);
             }
         }
     }

@@ -28,7 +28,9 @@ impl KnownNode {
 impl From<Node> for KnownNode {
     fn from(mut node: Node) -> Self {
         node.metadata.managed_fields = None;
-        Self { labels: Arc::new(node.metadata.labels.take().unwrap_or_default()), node }
+        // Filled one by one, a tree is half empty; these are kept for long.
+        let labels = node.metadata.labels.take().unwrap_or_default().into_iter().collect();
+        Self { labels: Arc::new(labels), node }
     }
 }
 

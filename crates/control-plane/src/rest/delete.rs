@@ -208,7 +208,7 @@ fn check_preconditions(resource: &Resource, live: &Stored, options: &Value) -> A
     let wanted = &options["preconditions"];
     let revision = live.revision.to_string();
     for (field, said, found, perhaps) in [
-        ("UID", "uid", live.uid.as_str(), "deleted and then recreated"),
+        ("UID", "uid", &*live.uid, "deleted and then recreated"),
         ("ResourceVersion", "resourceVersion", &revision, "modified"),
     ] {
         if let Some(asked) = wanted[said].as_str()

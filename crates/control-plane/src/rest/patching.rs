@@ -60,7 +60,7 @@ impl State {
         bodies::say_kind(&call.resource, &mut new);
         check_identity(call, &old, &new)?;
         let uid = meta(&new, "uid");
-        if uid != live.uid && !uid.is_empty() {
+        if uid != &*live.uid && !uid.is_empty() {
             let error = FieldError::invalid("metadata.uid", uid, "field is immutable");
             return Err(ApiError::invalid(&call.resource.group, &call.resource.kind, &call.name, &[error]));
         }

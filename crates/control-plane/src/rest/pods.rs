@@ -66,7 +66,7 @@ impl State {
         let conflict = |why: String| ApiError::conflict("", "pods/binding", name, &why);
         let mut pod = live.value();
         let wanted_uid = binding["metadata"]["uid"].as_str().unwrap_or_default();
-        if !wanted_uid.is_empty() && wanted_uid != live.uid {
+        if !wanted_uid.is_empty() && wanted_uid != &*live.uid {
             return Err(conflict(format!(
                 "Precondition failed: UID in precondition: {wanted_uid}, UID in object meta: {}",
                 live.uid

@@ -186,7 +186,7 @@ impl State {
         let name = live.key.name.as_str();
         let conflict = |why: &str| ApiError::conflict(&resource.group, &resource.plural, name, why);
         let uid = meta(new, "uid");
-        if !uid.is_empty() && uid != live.uid {
+        if !uid.is_empty() && uid != &*live.uid {
             return Err(conflict(&format!(
                 "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
                 live.uid

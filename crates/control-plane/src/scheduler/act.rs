@@ -191,7 +191,7 @@ fn tell(pod: &PodFacts, kind: &str, reason: &str, action: &str, note: String, ha
         kind: Some("Pod".to_owned()),
         namespace: Some(pod.key.namespace.clone()),
         name: Some(pod.key.name.clone()),
-        uid: Some(pod.uid.clone()),
+        uid: Some(pod.uid.to_string()),
         ..Default::default()
     };
     hands.event(Event { about, kind, reason, action, note, component: &pod.scheduler });

@@ -442,7 +442,7 @@ impl Cluster {
             }
         }
         let mut selector = Selector::of_labels(&labels);
-        if let Some((kind, name)) = &pod.owner
+        if let Some((kind, name)) = pod.owner.as_deref()
             && let Some(owner) = self.workloads.get(&(kind.clone(), Key::new(&pod.key.namespace, name)))
         {
             selector = selector.and(owner);

@@ -17,7 +17,7 @@ use crate::store::Key;
 #[derive(Clone, Debug)]
 pub struct PodFacts {
     pub(crate) key: Key,
-    pub(crate) uid: String,
+    pub(crate) uid: Arc<str>,
     pub(crate) labels: Arc<Labels>,
     pub(crate) started: Option<Timestamp>,
     pub(crate) is_deleting: bool,
@@ -26,9 +26,9 @@ pub struct PodFacts {
     pub(crate) is_being_preempted: bool,
     pub(crate) node: Option<String>,
     pub(crate) nominated: Option<String>,
-    pub(crate) claims: Vec<ClaimUse>,
-    pub(crate) owner: Option<(String, String)>,
-    pub(crate) resource_claims: Vec<ResourceClaimUse>,
+    pub(crate) claims: Box<[ClaimUse]>,
+    pub(crate) owner: Option<Box<(String, String)>>,
+    pub(crate) resource_claims: Box<[ResourceClaimUse]>,
     pub(crate) rules: Arc<Rules>,
 }
 
@@ -180,7 +180,7 @@ impl PodFacts {
             n_containers: containers().count(),
         };
         Self {
-            uid: meta.uid.clone().unwrap_or_default(),
+            uid: meta.uid.as_deref().unwrap_or_default().into(),
             started: status.start_time.as_ref().map(|time| time.0),
             is_deleting: meta.deletion_timestamp.is_some(),
             is_over: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
@@ -193,7 +193,7 @@ impl PodFacts {
                 .iter()
                 .flatten()
                 .find(|owner| owner.controller == Some(true))
-                .map(|owner| (format!("{}/{}", owner.api_version, owner.kind), owner.name.clone())),
+                .map(|owner| Box::new((format!("{}/{}", owner.api_version, owner.kind), owner.name.clone()))),
             resource_claims: resource_claims(spec, status),
             labels: Arc::new(labels),
             rules: Arc::new(rules),
@@ -344,7 +344,7 @@ fn full_image(name: &str) -> String {
     if name.rfind(':') <= name.rfind('/') { format!("{name}:latest") } else { name.to_owned() }
 }
 
-fn resource_claims(spec: &PodSpec, status: &PodStatus) -> Vec<ResourceClaimUse> {
+fn resource_claims(spec: &PodSpec, status: &PodStatus) -> Box<[ResourceClaimUse]> {
     let one = |claim: &k8s_openapi::api::core::v1::PodResourceClaim| {
         let made = status.resource_claim_statuses.iter().flatten().find(|made| made.name == claim.name);
         ResourceClaimUse {

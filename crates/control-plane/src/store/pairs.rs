@@ -1,5 +1,7 @@
 //! Names and values in one piece of memory: every object has some, and most objects are only kept.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 
 use crate::builtin::fields::{CORE_EVENT, POD};
@@ -9,9 +11,9 @@ fn frequent() -> impl Iterator<Item = &'static str> {
     POD.into_iter().chain(CORE_EVENT)
 }
 
-/// In the order in which they came. Neither names nor values contain the byte zero: it stands between them.
+/// In the order in which they came; copies share them. Neither names nor values contain the byte zero: it stands between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pairs(Box<str>);
+pub struct Pairs(Arc<str>);
 
 impl Pairs {
     #[must_use]

@@ -305,14 +305,14 @@ mod tests {
 
     fn owned_by(words: &str, kind: &str, name: &str) -> Arc<PodFacts> {
         let mut pod = pod(words);
-        pod.owner = Some(OwnerReference {
+        pod.owner = Some(Box::new(OwnerReference {
             api_version: if kind == "Foo" { "x.io/v1" } else { "apps/v1" }.to_owned(),
             kind: kind.to_owned(),
             name: name.to_owned(),
             uid: name.to_owned(),
             controller: Some(true),
             ..OwnerReference::default()
-        });
+        }));
         Arc::new(pod)
     }
 

@@ -16,7 +16,7 @@ pub(crate) const FINISHED_MAX: usize = 12_500;
 
 pub(crate) fn sync(world: &World, hands: &mut Hands<'_>) -> Synced {
     for pod in surplus(world.pods.finished(), FINISHED_MAX) {
-        let options = json!({ "gracePeriodSeconds": 0, "preconditions": { "uid": pod.uid } });
+        let options = json!({ "gracePeriodSeconds": 0, "preconditions": { "uid": pod.uid() } });
         gone_is_fine(hands.delete::<Pod>(&pod.key.namespace, &pod.key.name, &options))?;
     }
     Ok(None)
@@ -27,7 +27,7 @@ fn surplus(mut finished: Vec<Arc<PodFacts>>, max: usize) -> Vec<Arc<PodFacts>> {
     let n_surplus = finished.len().saturating_sub(max);
     if n_surplus > 0 {
         finished.sort_by(|a, b| {
-            let is_evicted = |pod: &PodFacts| pod.reason == "Evicted";
+            let is_evicted = |pod: &PodFacts| &*pod.reason == "Evicted";
             is_evicted(b).cmp(&is_evicted(a)).then(a.created.cmp(&b.created)).then_with(|| a.key.name.cmp(&b.key.name))
         });
     }
@@ -45,7 +45,7 @@ mod tests {
     #[test]
     fn the_oldest_finished_pods_beyond_the_number_go_evicted_ones_first() {
         let mut evicted = pod("c failed created=30");
-        evicted.reason = "Evicted".to_owned();
+        evicted.reason = "Evicted".into();
         let pods: Vec<_> =
             [pod("a failed created=20"), pod("b succeeded created=10"), evicted, pod("d failed deleted")]
                 .map(Arc::new)

@@ -155,9 +155,9 @@ impl Round<'_> {
         for node in &mut nodes {
             // Bound ones first, then the oldest.
             node.pods.sort_by(|a, b| {
-                a.node
+                a.node()
                     .is_empty()
-                    .cmp(&b.node.is_empty())
+                    .cmp(&b.node().is_empty())
                     .then(a.created.cmp(&b.created))
                     .then_with(|| a.key.name.cmp(&b.key.name))
             });

@@ -18,17 +18,14 @@ pub(crate) const JOB_INDEX: &str = "batch.kubernetes.io/job-completion-index";
 #[derive(Clone, Debug)]
 pub(crate) struct PodFacts {
     pub(crate) key: Key,
-    pub(crate) uid: String,
     pub(crate) labels: Arc<Labels>,
     /// The owner that controls it, if any.
-    pub(crate) owner: Option<OwnerReference>,
+    pub(crate) owner: Option<Box<OwnerReference>>,
     pub(crate) created: Timestamp,
     pub(crate) deleted: Option<Timestamp>,
-    pub(crate) finalizers: Vec<String>,
-    /// Empty until it is bound.
-    pub(crate) node: String,
+    pub(crate) finalizers: Box<[String]>,
     pub(crate) phase: Phase,
-    pub(crate) reason: String,
+    pub(crate) reason: Box<str>,
     /// Since when it has been ready.
     pub(crate) ready_since: Option<Timestamp>,
     /// The most restarts of one container, and those of all.
@@ -56,7 +53,7 @@ impl PodFacts {
     /// None when the object is not a pod at all.
     pub(crate) fn read(stored: &Arc<Stored>) -> Option<Self> {
         let wire: WirePod = stored.read()?;
-        let WirePod { metadata, spec, status } = wire;
+        let WirePod { metadata, status } = wire;
         let owner = metadata.owner_references.into_iter().find(|owner| owner.controller == Some(true));
         let condition = |kind: &str| status.conditions.iter().find(|c| c.kind == kind && c.status == "True");
         let annotation = |name: &str| metadata.annotations.get(name);
@@ -68,11 +65,9 @@ impl PodFacts {
         });
         Some(Self {
             key: stored.key.clone(),
-            uid: stored.uid.clone(),
-            owner,
+            owner: owner.map(Box::new),
             created,
             deleted,
-            node: spec.node_name,
             phase: match status.phase.as_str() {
                 "Running" => Phase::Running,
                 "Succeeded" => Phase::Succeeded,
@@ -91,11 +86,20 @@ impl PodFacts {
                 .chain(&status.init_container_statuses)
                 .fold(0, |sum, container| sum.saturating_add(container.restart_count)),
             finished,
-            reason: status.reason,
-            finalizers: metadata.finalizers,
+            reason: status.reason.into(),
+            finalizers: metadata.finalizers.into(),
             labels: Arc::new(metadata.labels),
             stored: Arc::clone(stored),
         })
+    }
+
+    pub(crate) fn uid(&self) -> &str {
+        &self.stored.uid
+    }
+
+    /// Empty until it is bound.
+    pub(crate) fn node(&self) -> &str {
+        self.stored.field("spec.nodeName").unwrap_or_default()
     }
 
     /// Neither finished nor on its way out.
@@ -184,8 +188,6 @@ impl NodeFacts {
 struct WirePod {
     metadata: WireMeta,
     #[serde(default)]
-    spec: WireSpec,
-    #[serde(default)]
     status: WireStatus,
 }
 
@@ -203,12 +205,6 @@ struct WireMeta {
     creation_timestamp: Option<Time>,
     deletion_timestamp: Option<Time>,
     deletion_grace_period_seconds: Option<i64>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct WireSpec {
-    node_name: String,
 }
 
 #[derive(Default, Deserialize)]
@@ -278,7 +274,8 @@ pub(crate) mod testing {
     pub(crate) fn stored(object: &Value) -> Arc<Stored> {
         let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
         let key = Key::new(&text("/metadata/namespace"), &text("/metadata/name"));
-        Arc::new(Stored::new(key, 1, &mut object.clone(), crate::store::Pairs::default()))
+        let fields = [("spec.nodeName", text("/spec/nodeName"))].into_iter().collect();
+        Arc::new(Stored::new(key, 1, &mut object.clone(), fields))
     }
 
     /// Words about a pod: `web-1 running ready=10 node=a created=5 deleted cost=3 restarts=1 index=2 owner=uid label:k=v`.

@@ -203,7 +203,7 @@ impl Round<'_> {
             .filter(|pod| pod.finalizers.iter().any(|finalizer| finalizer == TRACKING))
             .collect();
         // What lost its finalizer in an earlier round that was not written down is counted now.
-        settle_uncounted(&mut self.status, &|uid| kept.iter().any(|pod| pod.uid == uid));
+        settle_uncounted(&mut self.status, &|uid| kept.iter().any(|pod| pod.uid() == uid));
         let may_go = |pod: &PodFacts| {
             self.owner.is_deleting() || is_over || pod.phase == Phase::Succeeded || self.picture.is_failed(pod)
         };
@@ -224,8 +224,8 @@ impl Round<'_> {
         for pod in &ended {
             release(hands, pod)?;
         }
-        kept.retain(|pod| !ended.iter().any(|gone| gone.uid == pod.uid));
-        settle_uncounted(&mut self.status, &|uid| kept.iter().any(|pod| pod.uid == uid));
+        kept.retain(|pod| !ended.iter().any(|gone| gone.uid() == pod.uid()));
+        settle_uncounted(&mut self.status, &|uid| kept.iter().any(|pod| pod.uid() == uid));
         let is_finished = !is_capped && self.finish(verdict, hands.now());
         job = write(hands, &job, &self.status)?;
         Ok(is_finished.then_some(job))
@@ -234,7 +234,7 @@ impl Round<'_> {
     /// Puts a pod that ended on the list of those to be counted.
     fn note(&mut self, pod: &PodFacts, verdict: &Verdict) {
         let lists = self.status.uncounted_terminated_pods.get_or_insert_default();
-        let is_listed = |list: &Option<Vec<String>>| list.iter().flatten().any(|uid| *uid == pod.uid);
+        let is_listed = |list: &Option<Vec<String>>| list.iter().flatten().any(|uid| uid == pod.uid());
         if is_listed(&lists.succeeded) || is_listed(&lists.failed) {
             return;
         }
@@ -242,12 +242,12 @@ impl Round<'_> {
         if pod.phase == Phase::Succeeded {
             // An index says by itself that it is done.
             if !is_indexed {
-                lists.succeeded.get_or_insert_default().push(pod.uid.clone());
+                lists.succeeded.get_or_insert_default().push(pod.uid().to_owned());
             }
         } else if self.picture.is_failed(pod) || matches!(verdict, Verdict::Failed { .. }) {
             let is_ours = !is_indexed || self.picture.index_of(pod).is_some();
             if is_ours && self.picture.counts(pod) {
-                lists.failed.get_or_insert_default().push(pod.uid.clone());
+                lists.failed.get_or_insert_default().push(pod.uid().to_owned());
             }
         }
     }
@@ -384,7 +384,7 @@ fn release(hands: &mut Hands<'_>, pod: &PodFacts) -> ApiResult<()> {
         return Ok(());
     }
     let left: Vec<&String> = pod.finalizers.iter().filter(|finalizer| *finalizer != TRACKING).collect();
-    let patch = json!({ "metadata": { "uid": pod.uid, "finalizers": left } });
+    let patch = json!({ "metadata": { "uid": pod.uid(), "finalizers": left } });
     gone_is_fine(hands.merge_patch::<Pod>(&pod.key.namespace, &pod.key.name, None, &patch))?;
     Ok(())
 }

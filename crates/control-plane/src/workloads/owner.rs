@@ -166,11 +166,11 @@ impl<'a> Owner<'a> {
         change(&mut owners);
         // With the uid, so that a new pod of the same name is not taken for this one.
         let mut meta = serde_json::Map::from_iter([
-            ("uid".to_owned(), json!(pod.uid)),
+            ("uid".to_owned(), json!(pod.uid())),
             ("ownerReferences".to_owned(), json!(owners)),
         ]);
         if let Some(finalizer) = self.finalizer {
-            let mut finalizers = pod.finalizers.clone();
+            let mut finalizers = pod.finalizers.to_vec();
             finalizers.retain(|known| known != finalizer);
             if takes_finalizer {
                 finalizers.push(finalizer.to_owned());

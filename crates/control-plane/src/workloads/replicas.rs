@@ -212,12 +212,12 @@ pub(crate) fn rank_for_deletion(
 ) -> Vec<Arc<PodFacts>> {
     let mut on_node: BTreeMap<&str, usize> = BTreeMap::new();
     for pod in related.iter().filter(|pod| pod.is_active()) {
-        *on_node.entry(&pod.node).or_default() += 1;
+        *on_node.entry(pod.node()).or_default() += 1;
     }
-    let company = |pod: &PodFacts| on_node.get(pod.node.as_str()).copied().unwrap_or(0);
+    let company = |pod: &PodFacts| on_node.get(pod.node()).copied().unwrap_or(0);
     let mut ranked = pods.to_vec();
     ranked.sort_by(|a, b| {
-        let bound = |pod: &PodFacts| !pod.node.is_empty();
+        let bound = |pod: &PodFacts| !pod.node().is_empty();
         bound(a)
             .cmp(&bound(b))
             .then(a.phase.cmp(&b.phase))
@@ -231,7 +231,7 @@ pub(crate) fn rank_for_deletion(
             .then(b.restarts.cmp(&a.restarts))
             .then_with(|| magnitude(a.created, now).cmp(&magnitude(b.created, now)))
             // Pods of about the same age are chosen without a pattern.
-            .then_with(|| a.uid.cmp(&b.uid))
+            .then_with(|| a.uid().cmp(b.uid()))
             .then_with(|| a.key.cmp(&b.key))
     });
     ranked

@@ -226,8 +226,10 @@ impl Follower {
             Start::After(version) => (format!("resourceVersion={version}"), version),
         };
         let path = format!("{collection}?watch=1&allowWatchBookmarks=true&timeoutSeconds={seconds}&{place}");
+        let is_beginning = version.is_empty();
         // Keys are gathered only when something may have to be forgotten.
-        let mut thread = Thread { is_beginning: version.is_empty(), present: self.has_shown.then(Vec::new), version };
+        let present = (is_beginning && self.has_shown).then(Vec::new);
+        let mut thread = Thread { is_beginning, present, version };
         let accept = if self.reads_wire { WIRE_OR_JSON } else { JSON };
         let (mut body, is_wire) = match open(&self.client, "GET", &path, "", Vec::new(), accept).await {
             Ok(answer) => answer,

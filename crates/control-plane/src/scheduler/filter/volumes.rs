@@ -89,7 +89,7 @@ impl<'a> Volumes<'a> {
             if claim.is_deleting {
                 return Err(refused(format!("persistentvolumeclaim \"{name}\" is being deleted")));
             }
-            if used.is_ephemeral && claim.controller_uid.as_deref() != Some(pod.uid.as_str()) {
+            if used.is_ephemeral && claim.controller_uid.as_deref() != Some(&*pod.uid) {
                 let (namespace, pod) = (&pod.key.namespace, &pod.key.name);
                 return Err(refused(format!(
                     "PVC {namespace}/{name} was not created for pod {namespace}/{pod} (pod is not owner)"

@@ -103,7 +103,7 @@ pub(crate) fn manage(picture: &Picture) -> Vec<Step> {
     for node in &picture.nodes {
         if !node.exists {
             // Nobody will ever bind these, and nobody else deletes them.
-            stops.extend(node.pods.iter().filter(|pod| pod.node.is_empty() && pod.deleted.is_none()).map(stop));
+            stops.extend(node.pods.iter().filter(|pod| pod.node().is_empty() && pod.deleted.is_none()).map(stop));
         } else if node.fit.may_start && node.pods.is_empty() {
             starts.push(Step::Start(node.name.clone()));
         } else if node.fit.may_stay {

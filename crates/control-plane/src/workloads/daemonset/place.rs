@@ -87,8 +87,8 @@ pub(crate) fn template_for(
 
 /// Where a daemon's pod is, or will be.
 pub(crate) fn target_node(pod: &PodFacts) -> Option<String> {
-    if !pod.node.is_empty() {
-        return Some(pod.node.clone());
+    if !pod.node().is_empty() {
+        return Some(pod.node().to_owned());
     }
     let spec = pod.stored.read::<Pod>()?.spec?;
     let required = spec.affinity?.node_affinity?.required_during_scheduling_ignored_during_execution?;

@@ -101,7 +101,7 @@ impl Picture<'_> {
 
     fn is_uncounted(&self, pod: &PodFacts) -> bool {
         let known = self.status.uncounted_terminated_pods.clone().unwrap_or_default();
-        known.succeeded.iter().chain(&known.failed).flatten().any(|uid| *uid == pod.uid)
+        known.succeeded.iter().chain(&known.failed).flatten().any(|uid| uid == pod.uid())
     }
 
     pub(crate) fn tally(&self) -> Tally {

@@ -114,7 +114,7 @@ impl Member<'_> {
     /// controls, or that belongs to an earlier object of the same name, is left alone.
     pub(crate) fn claim_owners(&self, claim: &PersistentVolumeClaim, pod: &PodFacts) -> Option<Vec<OwnerReference>> {
         let known = claim.metadata.owner_references.clone().unwrap_or_default();
-        let ours = |owner: &OwnerReference| owner.uid == self.owner.uid() || owner.uid == pod.uid;
+        let ours = |owner: &OwnerReference| owner.uid == self.owner.uid() || owner.uid == pod.uid();
         let foreign = known.iter().any(|owner| {
             let is_namesake = (owner.kind == "StatefulSet" && owner.name == self.owner.name())
                 || (owner.kind == "Pod" && owner.name == pod.key.name);
@@ -137,7 +137,7 @@ impl Member<'_> {
                 api_version: "v1".to_owned(),
                 kind: "Pod".to_owned(),
                 name: pod.key.name.clone(),
-                uid: pod.uid.clone(),
+                uid: pod.uid().to_owned(),
                 controller: Some(true),
                 block_owner_deletion: Some(true),
             });
