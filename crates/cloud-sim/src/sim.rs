@@ -337,7 +337,7 @@ impl Inner {
             ending: None,
             meter: bill::Meter::start(purchase.price, now),
             operations: BTreeSet::new(),
-            placing: purchase.placing.clone(),
+            placing: purchase.placing.clone().into(),
         });
         let joins =
             faults.never_joins_share <= 0.0 || self.chance.share("never joins", id, 0) >= faults.never_joins_share;

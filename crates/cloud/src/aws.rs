@@ -29,7 +29,6 @@ pub use read::ClassProblem;
 
 use kerf_model::labels as keys;
 use kerf_model::{CapacityType, InstanceType, Money, Offering, Requirement, Text, TypeName};
-use std::collections::BTreeSet;
 
 /// The EBS driver, whose volumes an instance can attach only so many of.
 const EBS_DRIVER: &str = "ebs.csi.aws.com";
@@ -94,8 +93,7 @@ pub fn union(offerings: &[Offering], key: &str) -> Requirement {
     let available = offerings.iter().filter(|offering| offering.available);
     let values =
         available.filter_map(|offering| offering.requirements.get(key)).flat_map(|requirement| &requirement.values);
-    let values: BTreeSet<Text> = values.cloned().collect();
-    Requirement { values, ..Requirement::does_not_exist() }
+    Requirement { values: values.cloned().collect(), ..Requirement::does_not_exist() }
 }
 
 /// Whether instances of the type can be launched for the class at all.

@@ -33,7 +33,7 @@ use kerf_model::resources::{CPU, MEMORY};
 use kerf_model::{
     InstanceType, Labels, Offering, Quantity, Requirement, Requirements, Resources, Text, TypeName, labels,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 pub const INSTANCE_SIZE: &str = "karpenter.kwok.sh/instance-size";
 pub const INSTANCE_FAMILY: &str = "karpenter.kwok.sh/instance-family";
@@ -91,7 +91,7 @@ fn assemble(parts: Parts) -> InstanceType {
 
 fn union(offerings: &[Offering], key: &str) -> Requirement {
     let stated = offerings.iter().filter_map(|offering| offering.requirements.get(key));
-    let values: BTreeSet<Text> = stated.flat_map(|requirement| requirement.values.iter().cloned()).collect();
+    let values = stated.flat_map(|requirement| requirement.values.iter().cloned()).collect();
     Requirement { values, ..Requirement::does_not_exist() }
 }
 

@@ -342,11 +342,11 @@ pub struct Instance {
     /// Empty where the cloud does not know whom it was bought for.
     pub claim: Text,
     /// Go onto the claim unless it has its own.
-    pub labels: Labels,
+    pub labels: Arc<Labels>,
     /// Go onto the claim in place of its own.
     pub annotations: BTreeMap<Text, Text>,
-    pub capacity: Resources,
-    pub allocatable: Resources,
+    pub capacity: Arc<Resources>,
+    pub allocatable: Arc<Resources>,
     pub is_ending: bool,
     /// Offerings that were tried on the way and had nothing left.
     pub sold_out: Vec<OfferingKey>,

@@ -15,6 +15,7 @@ use crate::patch;
 use crate::rest::Write;
 use crate::schema::{self, FieldValidation};
 use crate::state::{State, set_meta};
+use crate::store::{Key, Stored};
 
 /// A typed kind of k8s-openapi.
 pub trait Kube: k8s_openapi::Resource + k8s_openapi::Metadata<Ty = ObjectMeta> + Serialize + DeserializeOwned {}
@@ -68,6 +69,23 @@ impl<'a> Hands<'a> {
     pub fn list<T: Kube>(&self, namespace: &str) -> Vec<T> {
         let Ok(resource) = self.resource::<T>() else { return Vec::new() };
         self.state.store.list(&resource.id(), namespace).filter_map(|stored| stored.read()).collect()
+    }
+
+    /// A pod as it is stored now.
+    #[must_use]
+    pub fn pod(&self, key: &Key) -> Option<&Arc<Stored>> {
+        self.state.store.pod(key)
+    }
+
+    /// The pods that are bound to a node.
+    pub fn pods_on(&self, node: &str) -> impl Iterator<Item = &Arc<Stored>> {
+        self.state.store.pods_on(node)
+    }
+
+    /// Their keys, for those who then change them.
+    #[must_use]
+    pub fn keys_on(&self, node: &str) -> Vec<Key> {
+        self.pods_on(node).map(|pod| pod.key.clone()).collect()
     }
 
     pub fn create<T: Kube>(&mut self, object: &T) -> ApiResult<T> {
@@ -139,7 +157,7 @@ impl<'a> Hands<'a> {
         typed(&self.state.update_object(&resource, &live, value, &write)?.json)
     }
 
-    fn live(&self, resource: &Resource, namespace: &str, name: &str) -> ApiResult<Arc<crate::store::Stored>> {
+    fn live(&self, resource: &Resource, namespace: &str, name: &str) -> ApiResult<Arc<Stored>> {
         self.state
             .find(resource, namespace, name)
             .ok_or_else(|| ApiError::not_found(&resource.group, &resource.plural, name))

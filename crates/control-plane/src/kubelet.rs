@@ -16,12 +16,13 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ObjectReference, Taint};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::drive::Controller;
 use crate::hands::{Event, Hands};
 use crate::nodes::KnownNode;
-use crate::shared::Shared;
-use crate::store::{Change, ChangeKind, Key, Stored};
+use crate::shared::{Recent, Shared};
+use crate::store::{Change, ChangeKind, Key};
 
 mod admission;
 pub(crate) mod agenda;
@@ -83,9 +84,6 @@ pub struct Kubelets {
     options: KubeletOptions,
     machines: Machines,
     seats: BTreeMap<String, Seat>,
-    /// Every pod that is bound to some node, ours or not.
-    pods: BTreeMap<Key, Arc<Stored>>,
-    pods_of: BTreeMap<String, BTreeSet<Key>>,
     homes: BTreeMap<Key, Box<Home>>,
     /// Pods that wait for a claim, by claim.
     waiting_for: BTreeMap<Key, BTreeSet<Key>>,
@@ -94,7 +92,9 @@ pub struct Kubelets {
     is_to_do: BTreeSet<Key>,
     agenda: Agenda<Due>,
     scripts: Shared<Script>,
-    requests: Shared<Amounts>,
+    /// What pods ask for, and nodes have.
+    amounts: Shared<Amounts>,
+    capacities: Recent<BTreeMap<String, Quantity>>,
     n_nodes_seen: u32,
     n_pods_seen: u32,
 }
@@ -102,7 +102,6 @@ pub struct Kubelets {
 /// One kubelet.
 #[derive(Debug)]
 struct Seat {
-    name: Arc<str>,
     /// None for a node that somebody made by hand.
     machine: Option<Machine>,
     power: Power,
@@ -168,8 +167,6 @@ impl Kubelets {
             options,
             machines: Machines::default(),
             seats: BTreeMap::new(),
-            pods: BTreeMap::new(),
-            pods_of: BTreeMap::new(),
             homes: BTreeMap::new(),
             waiting_for: BTreeMap::new(),
             changed_nodes: BTreeSet::new(),
@@ -177,7 +174,8 @@ impl Kubelets {
             is_to_do: BTreeSet::new(),
             agenda: Agenda::default(),
             scripts: Shared::default(),
-            requests: Shared::default(),
+            amounts: Shared::default(),
+            capacities: Recent::default(),
             n_nodes_seen: 0,
             n_pods_seen: 0,
         }
@@ -195,9 +193,9 @@ impl Kubelets {
         }
     }
 
-    fn note_pods_of(&mut self, node: &str) {
-        for pod in self.pods_of.get(node).cloned().unwrap_or_default() {
-            self.note(pod);
+    fn note_pods_of(&mut self, node: &str, hands: &Hands<'_>) {
+        for pod in hands.pods_on(node) {
+            self.note(pod.key.clone());
         }
     }
 
@@ -206,18 +204,6 @@ impl Kubelets {
         let node = change.object.field("spec.nodeName").unwrap_or_default();
         if node.is_empty() {
             return;
-        }
-        if change.kind == ChangeKind::Deleted {
-            self.pods.remove(&key);
-            if let Some(pods) = self.pods_of.get_mut(node) {
-                pods.remove(&key);
-                if pods.is_empty() {
-                    self.pods_of.remove(node);
-                }
-            }
-        } else {
-            self.pods.insert(key.clone(), change.object.clone());
-            self.pods_of.entry(node.to_owned()).or_default().insert(key.clone());
         }
         let is_own = self.homes.get(&key).is_some_and(|home| home.written == change.object.revision);
         if change.kind == ChangeKind::Deleted || (!is_own && self.seats.contains_key(node)) {
@@ -229,7 +215,9 @@ impl Kubelets {
         let name = &change.object.key.name;
         let seen = match change.kind {
             ChangeKind::Deleted => None,
-            ChangeKind::Added | ChangeKind::Modified => KnownNode::read(&change.object).as_deref().map(Seen::of),
+            ChangeKind::Added | ChangeKind::Modified => {
+                KnownNode::read(&change.object).map(|node| Seen::of(&node, &mut self.amounts))
+            }
         };
         let is_ours = self.seats.contains_key(name) || seen.as_ref().is_some_and(|seen| seen.is_fake);
         if !is_ours {
@@ -281,10 +269,10 @@ impl Controller for Kubelets {
 
     fn work(&mut self, hands: &mut Hands<'_>) -> Option<Timestamp> {
         for order in self.machines.take() {
-            self.obey(order, hands.now());
+            self.obey(order, hands);
         }
         while let Some(node) = self.changed_nodes.pop_first() {
-            self.node_changed(&node, hands.now());
+            self.node_changed(&node, hands);
         }
         while let Some(pod) = self.to_do.pop_front() {
             self.is_to_do.remove(&pod);
@@ -306,12 +294,11 @@ impl Controller for Kubelets {
 impl Seat {
     fn new(machine: Option<Machine>, name: &str, internal_ip: String, power: Power) -> Self {
         Self {
-            name: name.into(),
             machine,
             power,
             node: None,
             health: Health::default(),
-            room: Room { name: name.to_owned(), ..Room::default() },
+            room: Room { name: name.into(), ..Room::default() },
             images: Images::default(),
             internal_ip,
             volumes: BTreeMap::new(),
@@ -337,7 +324,7 @@ impl Seat {
 }
 
 impl Seen {
-    fn of(node: &KnownNode) -> Self {
+    fn of(node: &KnownNode, shared: &mut Shared<Amounts>) -> Self {
         let meta = &node.metadata;
         let status = node.status.as_ref();
         let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
@@ -350,7 +337,7 @@ impl Seen {
             uid: meta.uid.clone().unwrap_or_default(),
             labels: Arc::clone(&node.labels),
             taints: node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default(),
-            allocatable: Arc::new(amounts(status.and_then(|status| status.allocatable.as_ref()))),
+            allocatable: shared.share(Arc::new(amounts(status.and_then(|status| status.allocatable.as_ref())))),
             is_fake: mark.is_some_and(|mark| mark == FAKE.1),
             is_ready: conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True"),
             internal_ip: addresses

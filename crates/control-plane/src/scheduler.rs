@@ -141,8 +141,8 @@ impl Scheduler {
         }
         let Some(pod) = change.object.read::<Pod>() else { return };
         // The texts of the stored object do for everybody.
-        let (key_of, uid) = (key.clone(), Arc::clone(&change.object.uid));
-        let pod = self.cluster.put_pod(PodFacts { key: key_of, uid, ..PodFacts::of(&pod) });
+        let uid = Arc::clone(&change.object.uid);
+        let pod = self.cluster.put_pod(PodFacts { key: key.clone(), uid, ..PodFacts::of(&pod) });
         let holds = pod.holds_node().is_some();
         let Some(before) = before else {
             if holds {

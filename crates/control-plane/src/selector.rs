@@ -322,6 +322,13 @@ impl Fields {
         self.0.iter().find(|term| term.field == "metadata.name" && !term.negated).map(|term| term.value.as_str())
     }
 
+    /// The one node that pods can be bound to, where the selector asks for it.
+    #[must_use]
+    pub fn node(&self) -> Option<&str> {
+        let term = self.0.iter().find(|term| term.field == "spec.nodeName" && !term.negated)?;
+        Some(term.value.as_str()).filter(|node| !node.is_empty())
+    }
+
     #[must_use]
     pub fn matches(&self, stored: &Stored) -> bool {
         self.0.iter().all(|term| {

@@ -3,7 +3,8 @@
 //! ```text
 //! put / remove ──▶ Shelf (one per resource): key ─▶ Arc<Stored>         lists hand out the Arcs, watches share the bytes
 //!                     ├─▶ log: the last changes, each with what was before    watch from a revision, lists of the past
-//!                     └─▶ pack: what the last few hundred changes left alone      a tenth of its JSON
+//!                     ├─▶ pack: what the last few hundred changes left alone      a tenth of its JSON
+//!                     └─▶ pods_of: who is bound to which node                         asked by all who look after nodes
 //! ```
 //!
 //! An object is kept as bytes, not as a tree: a list is a concatenation, and twenty watchers share one line. What selectors,
@@ -14,7 +15,7 @@ mod pairs;
 
 use std::any::Any;
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::{Bound, Deref};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -207,6 +208,8 @@ pub struct Store {
     listeners: BTreeMap<ResourceId, Vec<UnboundedSender<Arc<Change>>>>,
     /// What the cluster's controllers have not seen yet.
     unseen: Vec<Arc<Change>>,
+    /// The pods that are bound to each node.
+    pods_of: BTreeMap<Box<str>, BTreeSet<Key>>,
 }
 
 /// The log no longer reaches back to the revision asked for.
@@ -231,6 +234,18 @@ impl Store {
     pub fn list<'a>(&'a self, resource: &ResourceId, namespace: &'a str) -> impl Iterator<Item = &'a Arc<Stored>> {
         let objects = self.shelves.get(resource).map(|shelf| &shelf.objects);
         objects.into_iter().flat_map(move |objects| in_namespace(objects, namespace))
+    }
+
+    #[must_use]
+    pub fn pod(&self, key: &Key) -> Option<&Arc<Stored>> {
+        self.get(&ResourceId::pods(), key)
+    }
+
+    /// The pods that are bound to a node, in order of namespace and name.
+    pub fn pods_on<'a>(&'a self, node: &str) -> impl Iterator<Item = &'a Arc<Stored>> {
+        let objects = self.shelves.get(&ResourceId::pods()).map(|shelf| &shelf.objects);
+        let keys = self.pods_of.get(node).into_iter().flatten();
+        keys.filter_map(move |key| objects?.get(key))
     }
 
     /// The objects as they were at an earlier revision: the log, undone.
@@ -290,6 +305,12 @@ impl Store {
         let stored = Arc::new(stored);
         shelf.objects.insert(stored.key.clone(), Arc::clone(&stored));
         let kind = if before.is_some() { ChangeKind::Modified } else { ChangeKind::Added };
+        // A pod is bound once, and stays where it is.
+        if let Some(node) = bound_to(resource, &stored)
+            && before.as_deref().and_then(|before| bound_to(resource, before)) != Some(node)
+        {
+            self.pods_of.entry(node.into()).or_default().insert(stored.key.clone());
+        }
         self.note(resource, kind, Arc::clone(&stored), before);
         stored
     }
@@ -297,6 +318,14 @@ impl Store {
     /// Takes an object away. Its last state gets the revision of the deletion.
     pub fn remove(&mut self, resource: &ResourceId, key: &Key) -> Option<Arc<Stored>> {
         let before = self.shelf(resource).objects.remove(key)?;
+        if let Some(node) = bound_to(resource, &before)
+            && let Some(pods) = self.pods_of.get_mut(node)
+        {
+            pods.remove(key);
+            if pods.is_empty() {
+                self.pods_of.remove(node);
+            }
+        }
         self.revision += 1;
         let last = Arc::new(before.at_revision(self.revision));
         self.note(resource, ChangeKind::Deleted, Arc::clone(&last), Some(before));
@@ -339,6 +368,12 @@ impl Store {
         }
         self.unseen.push(change);
     }
+}
+
+/// The node that a pod is bound to.
+fn bound_to<'a>(resource: &ResourceId, stored: &'a Stored) -> Option<&'a str> {
+    let is_pod = resource.group.is_empty() && resource.plural == "pods";
+    stored.field("spec.nodeName").filter(|node| is_pod && !node.is_empty())
 }
 
 fn in_namespace<'a>(
@@ -459,6 +494,10 @@ impl ResourceId {
     pub fn new(group: &str, plural: &str) -> Self {
         Self { group: group.to_owned(), plural: plural.to_owned() }
     }
+
+    pub(crate) fn pods() -> Self {
+        Self::new("", "pods")
+    }
 }
 
 impl Key {
@@ -475,7 +514,7 @@ mod tests {
     use super::*;
 
     fn pods() -> ResourceId {
-        ResourceId::new("", "pods")
+        ResourceId::pods()
     }
 
     fn put(store: &mut Store, namespace: &str, name: &str, size: u32) -> Arc<Stored> {
@@ -535,6 +574,30 @@ mod tests {
         assert_eq!(names(&past), ["a/one", "b/two"]);
         assert_eq!(past[0].label("size"), Some("1"));
         assert_eq!(names(&store.list_at(&pods(), "a", then).unwrap()), ["a/one"]);
+    }
+
+    #[test]
+    fn a_node_knows_its_pods_from_when_they_are_bound_until_they_are_gone() {
+        let mut store = Store::default();
+        let mut put = |name: &str, node: &str| {
+            let fields = [("spec.nodeName", node)].into_iter().collect();
+            store.put(&pods(), Key::new("a", name), &mut json!({"metadata": {"name": name}}), fields);
+        };
+        put("waits", "");
+        put("two", "there");
+        put("one", "");
+        put("one", "there");
+        put("one", "there");
+        put("else", "elsewhere");
+        let on = |store: &Store, node: &str| names(&store.pods_on(node).cloned().collect::<Vec<_>>());
+        assert_eq!(on(&store, "there"), ["a/one", "a/two"]);
+        assert_eq!(on(&store, ""), [""; 0]);
+        store.remove(&pods(), &Key::new("a", "two"));
+        assert_eq!(on(&store, "there"), ["a/one"]);
+        store.remove(&pods(), &Key::new("a", "one"));
+        assert_eq!(on(&store, "there"), [""; 0]);
+        assert!(!store.pods_of.contains_key("there"));
+        assert_eq!(on(&store, "elsewhere"), ["a/else"]);
     }
 
     #[test]

@@ -32,7 +32,8 @@ fn boot(plane: &ControlPlane, name: &str) {
             .map(|(key, value)| {
                 ((*key).to_owned(), k8s_openapi::apimachinery::pkg::api::resource::Quantity((*value).to_owned()))
             })
-            .collect(),
+            .collect::<BTreeMap<_, _>>()
+            .into(),
         boot_delay: SignedDuration::from_secs(30),
         ..Machine::default()
     });

@@ -33,12 +33,12 @@ pub struct World {
     pub attachments: BTreeMap<Text, Arc<VolumeAttachment>>,
     pub volumes: BTreeMap<Text, Arc<PersistentVolume>>,
     pub volume_claims: BTreeMap<(Text, Text), Arc<PersistentVolumeClaim>>,
-    pods: FxHashMap<PodId, Arc<PodState>>,
+    pods: FxHashMap<PodId, KnownPod>,
     pods_by_node: FxHashMap<Text, BTreeSet<PodId>>,
     labels: SharedLabels,
     nodes_by_provider_id: BTreeMap<Text, BTreeSet<Text>>,
     claims_by_provider_id: BTreeMap<Text, BTreeSet<Text>>,
-    /// What is known of each object's version.
+    /// What is known of each object's version. Pods have theirs beside them.
     versions: FxHashMap<ObjectKey, u64>,
     /// What is gone, and at which version: an answer that was on its way meanwhile must not bring it back.
     gone: BTreeMap<ObjectKey, u64>,
@@ -46,6 +46,13 @@ pub struct World {
     synced: BTreeSet<Kind>,
     /// What must be synced before anything is decided.
     awaited: BTreeSet<Kind>,
+}
+
+#[derive(Debug)]
+struct KnownPod {
+    state: Arc<PodState>,
+    /// Zero where the server does not say.
+    version: u64,
 }
 
 /// Something that changed. The world shows what is after; `before` is what was.
@@ -118,12 +125,12 @@ impl World {
     }
 
     pub fn pod(&self, id: &PodId) -> Option<&Arc<PodState>> {
-        self.pods.get(id)
+        self.pods.get(id).map(|known| &known.state)
     }
 
     /// In no order.
     pub fn pods(&self) -> impl Iterator<Item = &Arc<PodState>> {
-        self.pods.values()
+        self.pods.values().map(|known| &known.state)
     }
 
     pub fn n_pods(&self) -> usize {
@@ -132,7 +139,7 @@ impl World {
 
     /// Pods bound to a node, ended ones included, by name.
     pub fn pods_on(&self, node: &str) -> impl Iterator<Item = &Arc<PodState>> {
-        self.pods_by_node.get(node).into_iter().flatten().filter_map(|id| self.pods.get(id))
+        self.pods_by_node.get(node).into_iter().flatten().filter_map(|id| self.pod(id))
     }
 
     /// The nodes of a machine: one, unless something is wrong.
@@ -169,22 +176,23 @@ impl World {
     pub fn observe(&mut self, object: Object) -> Option<Change> {
         let key = object.key();
         let version = object.metadata().resource_version.as_deref().and_then(|text| text.parse::<u64>().ok());
-        if let (Some(new), Some(known)) = (version, self.versions.get(&key).or_else(|| self.gone.get(&key)))
-            && new <= *known
+        if let (Some(new), Some(known)) = (version, self.version(&key).or_else(|| self.gone.get(&key).copied()))
+            && new <= known
         {
             return None;
         }
-        if let Some(version) = version {
+        if let Some(version) = version.filter(|_| key.kind != Kind::Pod) {
             self.versions.insert(key.clone(), version);
         }
-        let change = self.take(&key, &object);
+        let change = self.take(&key, &object, version.unwrap_or_default());
         self.mirror.observe_as(&self.source, key, object);
         Some(change)
     }
 
     /// Drops an object that was deleted at a version. None when it was not known.
     pub fn forget(&mut self, key: &ObjectKey, version: Option<u64>) -> Option<Change> {
-        let known = self.versions.remove(key);
+        let known = self.version(key);
+        self.versions.remove(key);
         if let Some(version) = version.max(known) {
             if self.gone.insert(key.clone(), version).is_none() {
                 self.gone_order.push_back(key.clone());
@@ -200,8 +208,8 @@ impl World {
         let named = (key.namespace.clone(), key.name.clone());
         Some(match key.kind {
             Kind::Pod => {
-                let id = PodId { namespace: key.namespace.clone(), name: key.name.clone() };
-                let before = self.pods.remove(&id);
+                let id = pod_id(key);
+                let before = self.pods.remove(&id).map(|known| known.state);
                 if let Some(pod) = &before {
                     self.unbind(pod);
                 }
@@ -253,18 +261,28 @@ impl World {
 
     /// Known objects of a kind that are not among these.
     pub fn absent(&self, kind: Kind, present: &BTreeSet<ObjectKey>) -> Vec<ObjectKey> {
-        let mut absent: Vec<ObjectKey> =
-            self.versions.keys().filter(|key| key.kind == kind && !present.contains(*key)).cloned().collect();
+        let known: Vec<ObjectKey> = match kind {
+            Kind::Pod => self.pods.keys().map(pod_key).collect(),
+            _ => self.versions.keys().filter(|key| key.kind == kind).cloned().collect(),
+        };
+        let mut absent: Vec<ObjectKey> = known.into_iter().filter(|key| !present.contains(key)).collect();
         absent.sort();
         absent
     }
 
-    fn take(&mut self, key: &ObjectKey, object: &Object) -> Change {
+    fn version(&self, key: &ObjectKey) -> Option<u64> {
+        match key.kind {
+            Kind::Pod => self.pods.get(&pod_id(key)).map(|known| known.version),
+            _ => self.versions.get(key).copied(),
+        }
+    }
+
+    fn take(&mut self, key: &ObjectKey, object: &Object, version: u64) -> Change {
         let named = || (key.namespace.clone(), key.name.clone());
         match object {
             Object::Pod(pod) => {
-                let id = PodId { namespace: key.namespace.clone(), name: key.name.clone() };
-                let before = self.pods.get(&id).cloned();
+                let id = pod_id(key);
+                let before = self.pod(&id).cloned();
                 // Everybody who knows the pod calls it by the same texts.
                 let id = before.as_ref().map_or(id, |before| before.id.clone());
                 let mut state = PodState::of(id, pod);
@@ -280,7 +298,7 @@ impl World {
                 if after.is_bound() {
                     self.pods_by_node.entry(after.node.clone()).or_default().insert(after.id.clone());
                 }
-                self.pods.insert(after.id.clone(), after.clone());
+                self.pods.insert(after.id.clone(), KnownPod { state: after.clone(), version });
                 Change::Pod { id: after.id.clone(), before, after: Some(after) }
             }
             Object::Node(node) => {
@@ -387,6 +405,14 @@ pub fn is_ready(node: &Node) -> bool {
 /// `status.providerID`, where it is set.
 pub fn claim_provider_id(claim: &NodeClaim) -> Option<&str> {
     claim.status.as_ref()?.provider_id.as_deref().filter(|id| !id.is_empty())
+}
+
+fn pod_id(key: &ObjectKey) -> PodId {
+    PodId { namespace: key.namespace.clone(), name: key.name.clone() }
+}
+
+fn pod_key(id: &PodId) -> ObjectKey {
+    ObjectKey { kind: Kind::Pod, class_kind: None, namespace: id.namespace.clone(), name: id.name.clone() }
 }
 
 fn class_of(key: &ObjectKey) -> NodeClassRef {

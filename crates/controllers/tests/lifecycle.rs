@@ -407,7 +407,7 @@ fn a_node_waits_for_labels_that_only_its_running_machine_shows() {
     let taints = |it: &Rehearsal| it.get("/api/v1/nodes/node-of-c").unwrap()["spec"]["taints"].to_string();
     assert!(taints(&it).contains("karpenter.sh/unregistered"), "no pod may come before: {}", taints(&it));
     for instance in cloud.script().instances.values_mut() {
-        instance.labels.insert(KEY.into(), "2".into());
+        Arc::make_mut(&mut instance.labels).insert(KEY.into(), "2".into());
     }
     it.run_until("registered", 30, |it| condition(&get_claim(it, "c"), "Registered") == "True Registered");
     assert_eq!(get_claim(&it, "c")["metadata"]["labels"][KEY], "2");

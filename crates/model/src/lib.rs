@@ -29,6 +29,7 @@ pub mod shared;
 pub mod snapshot;
 pub mod taint;
 pub mod typo;
+pub mod values;
 mod words;
 
 pub use demand::{
@@ -52,3 +53,4 @@ pub use snapshot::{
     Binder, Daemon, MinValuesPolicy, Note, PendingPod, PreferencePolicy, ReservedMode, Settings, Snapshot,
 };
 pub use taint::{Effect, Taint, Toleration, TolerationOperator};
+pub use values::Values;

@@ -5,7 +5,8 @@
 
 use crate::ids::Text;
 use crate::labels::{self, Labels};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::values::Values;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// The operators that users write.
@@ -47,7 +48,7 @@ impl Operator {
 pub struct Requirement {
     /// Whether `values` are the excluded ones rather than the allowed ones.
     pub complement: bool,
-    pub values: BTreeSet<Text>,
+    pub values: Values,
     /// Inclusive lower bound. Only a complement keeps bounds.
     pub at_least: Option<i64>,
     /// Inclusive upper bound.
@@ -59,7 +60,7 @@ pub struct Requirement {
 impl Requirement {
     /// Any value will do, as long as there is one.
     pub fn exists() -> Self {
-        Self { complement: true, values: BTreeSet::new(), at_least: None, at_most: None, min_values: None }
+        Self { complement: true, values: Values::default(), at_least: None, at_most: None, min_values: None }
     }
 
     pub fn does_not_exist() -> Self {
@@ -128,11 +129,12 @@ impl Requirement {
         }
         let keep = |value: &&Text| within(value, at_least, at_most);
         let complement = self.complement && other.complement;
-        let values: BTreeSet<Text> = match (self.complement, other.complement) {
-            (true, true) => self.values.union(&other.values).filter(keep).cloned().collect(),
-            (true, false) => other.values.difference(&self.values).filter(keep).cloned().collect(),
-            (false, true) => self.values.difference(&other.values).filter(keep).cloned().collect(),
-            (false, false) => self.values.intersection(&other.values).filter(keep).cloned().collect(),
+        let (ours, theirs) = (&self.values, &other.values);
+        let values: Values = match (self.complement, other.complement) {
+            (true, true) => ours.iter().chain(theirs).filter(keep).cloned().collect(),
+            (true, false) => theirs.iter().filter(|value| !ours.contains(value)).filter(keep).cloned().collect(),
+            (false, true) => ours.iter().filter(|value| !theirs.contains(value)).filter(keep).cloned().collect(),
+            (false, false) => ours.iter().filter(|value| theirs.contains(value)).filter(keep).cloned().collect(),
         };
         let bounds = if complement { (at_least, at_most) } else { (None, None) };
         Self { complement, values, at_least: bounds.0, at_most: bounds.1, min_values }

@@ -50,8 +50,8 @@ fn plugged(new: NewMachine) -> Machine {
         provider_id: new.provider_id.to_string(),
         labels: strings(&new.labels),
         annotations: strings(&new.annotations),
-        capacity: quantities(&new.capacity),
-        allocatable: quantities(&new.allocatable),
+        capacity: quantities(&new.capacity).into(),
+        allocatable: quantities(&new.allocatable).into(),
         taints: new
             .taints
             .iter()

@@ -5,7 +5,7 @@ use kerf_cloud::{
     ChoreAsk, ClaimInUse, CloudError, CloudProvider, InUse, Instance, InstanceRef, LaunchOrder, OfferingKey,
 };
 use kerf_cloud_aws::wire::Failure;
-use kerf_model::{CapacityType, ClaimName, TypeName, labels};
+use kerf_model::{CapacityType, ClaimName, Labels, TypeName, labels};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -261,7 +261,7 @@ fn in_use(stage: &Stage, instances: &[&Instance]) -> Arc<InUse> {
         name: ClaimName(instance.claim.clone()),
         provider_id: Some(instance.provider_id.clone()),
         node_class: stage.order("x", &EITHER).node_class,
-        labels: instance.labels.clone(),
+        labels: Labels::clone(&instance.labels),
         annotations: BTreeMap::new(),
         is_deleting: false,
     };
@@ -414,7 +414,7 @@ fn the_partition_of_a_placement_group_is_a_label_once_it_is_known() {
     assert_eq!(&*read(&open).labels[PARTITION], "3");
     // A claim that lost its answer asks again with the labels it has, of which the empty one is none to insist on.
     let mut again = stage.order("again", &EITHER);
-    again.labels.extend(open.labels.clone());
+    again.labels.extend(Labels::clone(&open.labels));
     assert!(stage.launch(again).is_ok());
     // Here the claim picks.
     let mut order = stage.order("picky", &EITHER);

@@ -119,9 +119,9 @@ impl Draft {
         Instance {
             provider_id: self.provider_id.clone(),
             claim: order.claim.0.clone(),
-            labels: self.labels.clone(),
-            capacity: self.capacity.clone(),
-            allocatable: self.allocatable.clone(),
+            labels: self.labels.clone().into(),
+            capacity: self.capacity.clone().into(),
+            allocatable: self.allocatable.clone().into(),
             created_ms,
             ..Instance::default()
         }
@@ -139,14 +139,14 @@ pub(crate) fn instance_of(node: &Value) -> Option<Instance> {
     Some(Instance {
         provider_id: provider_id.into(),
         claim,
-        capacity: resources(&node["status"]["capacity"]),
-        allocatable: resources(&node["status"]["allocatable"]),
+        capacity: resources(&node["status"]["capacity"]).into(),
+        allocatable: resources(&node["status"]["allocatable"]).into(),
         is_ending: is_deleting(node),
         created_ms: metadata["creationTimestamp"]
             .as_str()
             .and_then(|text| text.parse::<Timestamp>().ok())
             .map_or(0, Timestamp::as_millisecond),
-        labels,
+        labels: labels.into(),
         ..Instance::default()
     })
 }

@@ -9,8 +9,9 @@
 use super::bill::{Bill, BillLine, Meter};
 use super::notice::{Inbox, Notice, NoticeKind};
 use kerf_cloud::{Instance, OfferingKey};
-use kerf_model::{Text, UnixMillis};
+use kerf_model::{Labels, Resources, Text, UnixMillis};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// How long a machine that is gone is remembered by name.
 const REMEMBERED_MS: i64 = 3_600_000;
@@ -22,6 +23,8 @@ pub(super) struct Fleet {
     machines: BTreeMap<Text, Machine>,
     by_claim: BTreeMap<Text, Text>,
     names: BTreeSet<Text>,
+    /// By offering: what the last machine from it had, which the next one has too.
+    alike: BTreeMap<OfferingKey, Alike>,
     /// What is due when, and for which machine.
     agenda: BTreeSet<(i64, Text)>,
     pub(super) inbox: Inbox,
@@ -42,7 +45,15 @@ pub(super) struct Machine {
     pub(super) ending: Option<Ending>,
     pub(super) meter: Meter,
     pub(super) operations: BTreeSet<Text>,
-    pub(super) placing: Placing,
+    pub(super) placing: Arc<Placing>,
+}
+
+/// What machines from one offering have in common, as a rule.
+struct Alike {
+    labels: Arc<Labels>,
+    capacity: Arc<Resources>,
+    allocatable: Arc<Resources>,
+    placing: Arc<Placing>,
 }
 
 /// Where an EC2 machine stands, to tell later whether its class has moved on.
@@ -84,8 +95,18 @@ pub(super) enum Due {
     Returned { key: OfferingKey },
 }
 
+/// Equal values are kept once, the latest where they differ.
+fn share<T: PartialEq>(known: &mut Arc<T>, new: &mut Arc<T>) {
+    if known == new {
+        *new = known.clone();
+    } else {
+        *known = new.clone();
+    }
+}
+
 impl Fleet {
-    pub(super) fn add(&mut self, machine: Machine) {
+    pub(super) fn add(&mut self, mut machine: Machine) {
+        self.liken(&mut machine);
         let id = machine.instance.provider_id.clone();
         // A kwok node's name follows from its claim: a second machine of the claim takes the place of the one that is gone.
         self.forget(&id);
@@ -95,6 +116,21 @@ impl Fleet {
             self.agenda.extend([(loss.notice_ms, id.clone()), (loss.end_ms, id.clone())]);
         }
         self.machines.insert(id, machine);
+    }
+
+    /// A thousand machines of a type have one set of labels.
+    fn liken(&mut self, machine: &mut Machine) {
+        let Machine { instance, key, placing, .. } = machine;
+        let alike = self.alike.entry(key.clone()).or_insert_with(|| Alike {
+            labels: instance.labels.clone(),
+            capacity: instance.capacity.clone(),
+            allocatable: instance.allocatable.clone(),
+            placing: placing.clone(),
+        });
+        share(&mut alike.labels, &mut instance.labels);
+        share(&mut alike.capacity, &mut instance.capacity);
+        share(&mut alike.allocatable, &mut instance.allocatable);
+        share(&mut alike.placing, placing);
     }
 
     pub(super) fn has_node(&self, name: &str) -> bool {

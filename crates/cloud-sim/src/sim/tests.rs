@@ -198,7 +198,10 @@ fn an_instance_looks_like_ec2s() {
     assert_eq!(taints, ["gpu=yes:NoSchedule", "karpenter.sh/unregistered:NoExecute"]);
     let boot_s = machine.boot_delay.as_secs_f64();
     assert!((25.0..=45.0).contains(&boot_s), "{boot_s}");
-    assert_eq!((machine.capacity, machine.allocatable), (instance.capacity, instance.allocatable));
+    assert_eq!(
+        (machine.capacity, machine.allocatable),
+        ((*instance.capacity).clone(), (*instance.allocatable).clone())
+    );
 }
 
 #[test]
@@ -685,7 +688,7 @@ fn a_kwok_class_buys_kwok_machines_here_too() {
     assert!(machine.name.starts_with("kwok-a-"));
     assert_eq!(machine.boot_delay, Duration::from_secs(20));
     assert_eq!(&*machine.labels["kwok-partition"], "a");
-    assert_eq!(instance.capacity, kwok_order("a").requests);
+    assert_eq!(*instance.capacity, kwok_order("a").requests);
     assert_eq!(machine.taints.len(), 1);
     let class = kwok_order("a").class_object.unwrap();
     assert!(finish(&stage.clock, stage.cloud.resolve_class(class.clone())).unwrap().status.is_null());

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::tree::{at, flag, int, text};
 use crate::kind::Resource;
 
-pub(crate) const POD: [&str; 8] = [
+const POD: [&str; 8] = [
     "spec.nodeName",
     "spec.restartPolicy",
     "spec.schedulerName",
@@ -16,7 +16,7 @@ pub(crate) const POD: [&str; 8] = [
     "status.nominatedNodeName",
 ];
 
-pub(crate) const CORE_EVENT: [&str; 11] = [
+const CORE_EVENT: [&str; 11] = [
     "involvedObject.kind",
     "involvedObject.namespace",
     "involvedObject.name",

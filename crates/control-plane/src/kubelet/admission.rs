@@ -11,7 +11,7 @@ use super::selector::{pod_matches_node, tolerates};
 /// What a kubelet knows of its node when a pod comes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Room {
-    pub(crate) name: String,
+    pub(crate) name: Arc<str>,
     pub(crate) labels: Arc<BTreeMap<String, String>>,
     pub(crate) taints: Vec<Taint>,
     pub(crate) allocatable: Arc<Amounts>,
@@ -133,7 +133,7 @@ mod tests {
     fn what_does_not_fit_is_refused_with_the_numbers() {
         let amounts = |list: &[(&str, i64)]| list.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect::<Amounts>();
         let room = Room {
-            name: "n".to_owned(),
+            name: "n".into(),
             labels: Arc::new(BTreeMap::from([("zone".to_owned(), "a".to_owned())])),
             taints: vec![
                 Taint { key: "soft".to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() },

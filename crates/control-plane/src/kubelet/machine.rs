@@ -16,9 +16,10 @@ pub struct Machine {
     pub provider_id: String,
     pub labels: BTreeMap<String, String>,
     pub annotations: BTreeMap<String, String>,
-    pub capacity: BTreeMap<String, Quantity>,
+    /// Machines of one type share these.
+    pub capacity: Arc<BTreeMap<String, Quantity>>,
     /// The capacity, where it is left empty.
-    pub allocatable: BTreeMap<String, Quantity>,
+    pub allocatable: Arc<BTreeMap<String, Quantity>>,
     /// Taints the node registers with, `karpenter.sh/unregistered:NoExecute` among them.
     pub taints: Vec<Taint>,
     /// From power on to registration.

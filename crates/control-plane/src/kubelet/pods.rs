@@ -15,7 +15,7 @@ use super::volumes::{Volumes, look};
 use super::{Due, Home, Kubelets, tell};
 use crate::error::ApiError;
 use crate::hands::Hands;
-use crate::store::Key;
+use crate::store::{Key, Stored};
 
 /// The model has no sizes; a pulled image is told to be this large.
 const IMAGE_BYTES: u64 = 50_000_000;
@@ -26,20 +26,20 @@ const WRITES_MAX: usize = 3;
 impl Kubelets {
     /// Looks after one pod: whatever is to be done for it now.
     pub(super) fn tend(&mut self, key: &Key, hands: &mut Hands<'_>) {
-        let Some(stored) = self.pods.get(key).cloned() else { return self.leave(key) };
+        let Some(stored) = hands.pod(key).cloned() else { return self.leave(key) };
         let node = stored.field("spec.nodeName").unwrap_or_default().to_owned();
-        if !self.seats.get(&node).is_some_and(super::Seat::is_up) {
-            return;
-        }
         if self.homes.get(key).is_some_and(|home| home.uid != stored.uid) {
             self.leave(key);
+        }
+        if !self.seats.get(&node).is_some_and(super::Seat::is_up) {
+            return;
         }
         let Some(pod) = stored.read::<Pod>() else { return };
         if !self.homes.contains_key(key) {
             if matches!(stored.field("status.phase"), Some("Failed" | "Succeeded")) {
                 return see_off(&pod, hands);
             }
-            if !self.let_in(key, &node, &pod, hands) {
+            if !self.let_in(&stored, &node, &pod, hands) {
                 return;
             }
         }
@@ -56,11 +56,12 @@ impl Kubelets {
     }
 
     /// Whether the pod was admitted.
-    fn let_in(&mut self, key: &Key, node: &str, pod: &Pod, hands: &mut Hands<'_>) -> bool {
+    fn let_in(&mut self, stored: &Stored, node: &str, pod: &Pod, hands: &mut Hands<'_>) -> bool {
+        let key = &stored.key;
         let requests = pod_requests(pod);
         let is_leaving = pod.metadata.deletion_timestamp.is_some();
         let Some(seat) = self.seats.get(node) else { return false };
-        let node_name = Arc::clone(&seat.name);
+        let node_name = Arc::clone(&seat.room.name);
         if let Err(why) = admit(pod, &requests, &seat.room)
             && !is_leaving
         {
@@ -75,10 +76,10 @@ impl Kubelets {
         let pod_ip = if uses_host_network { String::new() } else { self.pod_ip() };
         let home = Home {
             node: node_name,
-            uid: self.pods.get(key).map(|stored| Arc::clone(&stored.uid)).unwrap_or_default(),
+            uid: Arc::clone(&stored.uid),
             life: Life::new(self.scripts.share(script(pod, &self.options.pace).into()), hands.now()),
             ports: host_ports(pod).into(),
-            requests: self.requests.share(requests.into()),
+            requests: self.amounts.share(requests.into()),
             pod_ip: pod_ip.into(),
             volumes: Box::default(),
             uses_host_network,

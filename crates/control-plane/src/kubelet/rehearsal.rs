@@ -133,15 +133,14 @@ impl Rehearsal {
 }
 
 pub(crate) fn machine(name: &str, zone: &str) -> Machine {
-    let quantities = |list: &[(&str, &str)]| {
-        let quantity = |text: &str| k8s_openapi::apimachinery::pkg::api::resource::Quantity(text.to_owned());
-        list.iter().map(|(name, text)| ((*name).to_owned(), quantity(text))).collect()
-    };
+    let quantity = |text: &str| k8s_openapi::apimachinery::pkg::api::resource::Quantity(text.to_owned());
+    let capacity = [("cpu", "4"), ("memory", "8Gi"), ("pods", "10")];
+    let capacity = capacity.map(|(name, text)| (name.to_owned(), quantity(text)));
     Machine {
         name: name.to_owned(),
         provider_id: format!("sim:///{name}"),
         labels: [("topology.kubernetes.io/zone".to_owned(), zone.to_owned())].into(),
-        capacity: quantities(&[("cpu", "4"), ("memory", "8Gi"), ("pods", "10")]),
+        capacity: std::collections::BTreeMap::from(capacity).into(),
         ..Machine::default()
     }
 }

@@ -14,7 +14,8 @@ use crate::clock::micros;
 use crate::hands::Hands;
 
 impl Kubelets {
-    pub(super) fn obey(&mut self, order: Order, now: Timestamp) {
+    pub(super) fn obey(&mut self, order: Order, hands: &Hands<'_>) {
+        let now = hands.now();
         match order {
             Order::Boot(machine) => self.boot(*machine, now),
             Order::PowerOff(name) => {
@@ -29,12 +30,12 @@ impl Kubelets {
                 seat.power = Power::Booting;
                 self.agenda.set(Due::Boot(name), after(now, delay));
             }
-            Order::Terminate(name) => self.vanish(&name),
+            Order::Terminate(name) => self.vanish(&name, hands),
             Order::Trouble(name, trouble, is_there) => self.trouble(&name, trouble, is_there, now),
         }
     }
 
-    fn boot(&mut self, machine: Machine, now: Timestamp) {
+    fn boot(&mut self, mut machine: Machine, now: Timestamp) {
         if self.seats.get(&machine.name).is_some_and(|seat| seat.machine.is_some()) {
             return;
         }
@@ -43,16 +44,18 @@ impl Kubelets {
         let mut seat = Seat::new(None, &name, internal_ip, Power::Booting);
         seat.images = Images::with(&machine.images, now);
         self.agenda.set(Due::Boot(name.clone()), after(now, machine.boot_delay));
+        machine.capacity = self.capacities.share(machine.capacity);
+        machine.allocatable = self.capacities.share(machine.allocatable);
         seat.machine = Some(machine);
         self.seats.insert(name, seat);
     }
 
     /// The kubelet and all it ran are gone, without a word.
-    fn vanish(&mut self, name: &str) {
+    fn vanish(&mut self, name: &str, hands: &Hands<'_>) {
         self.forget_dates(name);
         self.seats.remove(name);
-        for pod in self.pods_of.get(name).cloned().unwrap_or_default() {
-            self.leave(&pod);
+        for pod in hands.pods_on(name) {
+            self.leave(&pod.key);
         }
     }
 
@@ -71,17 +74,18 @@ impl Kubelets {
         }
     }
 
-    pub(super) fn node_changed(&mut self, name: &str, now: Timestamp) {
+    pub(super) fn node_changed(&mut self, name: &str, hands: &Hands<'_>) {
+        let now = hands.now();
         let Some(seat) = self.seats.get_mut(name) else { return };
         let is_fake = seat.machine.is_none();
         match &seat.node {
-            None if is_fake => return self.vanish(name),
+            None if is_fake => return self.vanish(name, hands),
             None => {
                 self.agenda.cancel(&Due::Status(name.to_owned()));
                 self.agenda.cancel(&Due::Lease(name.to_owned()));
                 return;
             }
-            Some(seen) if is_fake && !seen.is_fake => return self.vanish(name),
+            Some(seen) if is_fake && !seen.is_fake => return self.vanish(name, hands),
             Some(_) => {}
         }
         if !seat.is_up() {
@@ -101,21 +105,17 @@ impl Kubelets {
         if self.agenda.when(&Due::Lease(name.to_owned())).is_none() {
             self.agenda.set(Due::Lease(name.to_owned()), now);
         }
-        self.note_waiting_pods_of(name);
+        self.note_waiting_pods_of(name, hands);
     }
 
     /// Pods that came before their kubelet, and pods that wait for a volume to be attached.
-    fn note_waiting_pods_of(&mut self, name: &str) {
-        let pods = self.pods_of.get(name).into_iter().flatten();
-        let waits = |pod: &&crate::store::Key| self.homes.get(*pod).is_none_or(|home| home.life.waits_for_volumes());
-        let is_finished = |pod: &&crate::store::Key| {
-            self.pods.get(*pod).is_some_and(|stored| {
-                !stored.is_deleting && matches!(stored.field("status.phase"), Some("Failed" | "Succeeded"))
-            })
-        };
-        let waiting: Vec<_> = pods.filter(waits).filter(|pod| !is_finished(pod)).cloned().collect();
-        for pod in waiting {
-            self.note(pod);
+    fn note_waiting_pods_of(&mut self, name: &str, hands: &Hands<'_>) {
+        for pod in hands.pods_on(name) {
+            let waits = self.homes.get(&pod.key).is_none_or(|home| home.life.waits_for_volumes());
+            let is_finished = matches!(pod.field("status.phase"), Some("Failed" | "Succeeded"));
+            if waits && (pod.is_deleting || !is_finished) {
+                self.note(pod.key.clone());
+            }
         }
     }
 
@@ -154,7 +154,7 @@ impl Kubelets {
                 return;
             };
             let _ = hands.create(&csi_node(&node, seat.machine.as_ref()));
-            seat.see(Some(Seen::of(&node.into())));
+            seat.see(Some(Seen::of(&node.into(), &mut self.amounts)));
         }
         if tells {
             for reason in ["NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID"] {
@@ -167,7 +167,7 @@ impl Kubelets {
         self.agenda.set(Due::Lease(name.to_owned()), now);
         self.agenda.set(Due::Ready(name.to_owned()), after(now, ready_delay));
         self.agenda.set(Due::Status(name.to_owned()), after(now, self.options.status_every));
-        self.note_pods_of(name);
+        self.note_pods_of(name, hands);
     }
 
     /// The network is there: the node becomes ready.
@@ -175,7 +175,7 @@ impl Kubelets {
         let Some(seat) = self.seats.get_mut(name).filter(|seat| seat.is_up()) else { return };
         seat.health.is_up = true;
         self.post_status(name, hands);
-        self.note_pods_of(name);
+        self.note_pods_of(name, hands);
     }
 
     pub(super) fn post_status(&mut self, name: &str, hands: &mut Hands<'_>) {
@@ -196,7 +196,7 @@ impl Kubelets {
                 if is_fake && is_first && hands.get::<CSINode>("", name).is_none() {
                     let _ = hands.create(&csi_node(&node, None));
                 }
-                seat.see(Some(Seen::of(&node.into())));
+                seat.see(Some(Seen::of(&node.into(), &mut self.amounts)));
                 if self.options.tells_events && !is_fake {
                     for reason in changed {
                         let note = format!("Node {name} status is now: {reason}");

@@ -1,7 +1,6 @@
 //! Deletes pods from nodes whose NoExecute taints they do not tolerate, or tolerated for long enough.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ObjectReference, Pod, PodCondition, Taint};
@@ -19,8 +18,6 @@ use crate::store::{Change, ChangeKind, Key, Stored};
 pub struct TaintEviction {
     /// Only nodes that have NoExecute taints.
     tainted: BTreeMap<String, Vec<Taint>>,
-    pods: BTreeMap<Key, Arc<Stored>>,
-    pods_of: BTreeMap<String, BTreeSet<Key>>,
     changed_nodes: BTreeSet<String>,
     changed_pods: BTreeSet<Key>,
     evictions: Agenda<Key>,
@@ -48,25 +45,13 @@ impl TaintEviction {
     fn observe_pod(&mut self, change: &Change) {
         let key = &change.object.key;
         let Some(node) = change.object.field("spec.nodeName").filter(|node| !node.is_empty()) else { return };
-        if change.kind == ChangeKind::Deleted {
-            self.pods.remove(key);
-            if let Some(pods) = self.pods_of.get_mut(node) {
-                pods.remove(key);
-                if pods.is_empty() {
-                    self.pods_of.remove(node);
-                }
-            }
-        } else {
-            self.pods.insert(key.clone(), change.object.clone());
-            self.pods_of.entry(node.to_owned()).or_default().insert(key.clone());
-        }
         if self.tainted.contains_key(node) || change.kind == ChangeKind::Deleted {
             self.changed_pods.insert(key.clone());
         }
     }
 
     fn judge(&mut self, key: &Key, hands: &mut Hands<'_>) {
-        let Some(stored) = self.pods.get(key) else {
+        let Some(stored) = hands.pod(key) else {
             self.cancel(key, hands);
             return;
         };
@@ -112,7 +97,7 @@ impl Controller for TaintEviction {
 
     fn work(&mut self, hands: &mut Hands<'_>) -> Option<Timestamp> {
         for node in std::mem::take(&mut self.changed_nodes) {
-            self.changed_pods.extend(self.pods_of.get(&node).into_iter().flatten().cloned());
+            self.changed_pods.extend(hands.pods_on(&node).map(|pod| pod.key.clone()));
         }
         for pod in std::mem::take(&mut self.changed_pods) {
             self.judge(&pod, hands);

@@ -22,11 +22,11 @@ const QUARANTINE: SignedDuration = SignedDuration::from_secs(40);
 pub struct PodGarbage {
     /// Whether a node that is there is out of service.
     nodes: BTreeMap<String, bool>,
-    pods_of: BTreeMap<String, BTreeSet<Key>>,
-    deleting: BTreeSet<Key>,
     /// Nodes that pods are bound to, and that may be missing.
     to_check: BTreeSet<String>,
     to_delete: BTreeSet<Key>,
+    /// Nodes that are out of service: who is leaving them need not wait for a kubelet.
+    to_free: BTreeSet<String>,
     missing: Agenda<String>,
 }
 
@@ -42,8 +42,7 @@ impl PodGarbage {
         self.nodes.insert(name.clone(), is_out_of_service);
         self.missing.cancel(name);
         if is_out_of_service {
-            let pods = self.pods_of.get(name).into_iter().flatten();
-            self.to_delete.extend(pods.filter(|pod| self.deleting.contains(*pod)).cloned());
+            self.to_free.insert(name.clone());
         }
     }
 
@@ -51,23 +50,16 @@ impl PodGarbage {
         let key = &change.object.key;
         let node = change.object.field("spec.nodeName").unwrap_or_default();
         if change.kind == ChangeKind::Deleted {
-            self.deleting.remove(key);
             self.to_delete.remove(key);
-            if let Some(pods) = self.pods_of.get_mut(node) {
-                pods.remove(key);
-                if pods.is_empty() {
-                    self.pods_of.remove(node);
-                }
-            }
             return;
         }
-        if change.object.is_deleting && self.deleting.insert(key.clone()) {
+        if change.object.is_deleting && change.before.as_ref().is_none_or(|before| !before.is_deleting) {
             // Nobody else will delete a pod that was never bound.
             if node.is_empty() || self.nodes.get(node) == Some(&true) {
                 self.to_delete.insert(key.clone());
             }
         }
-        if !node.is_empty() && self.pods_of.entry(node.to_owned()).or_default().insert(key.clone()) {
+        if !node.is_empty() && !self.nodes.contains_key(node) {
             self.to_check.insert(node.to_owned());
         }
     }
@@ -88,15 +80,19 @@ impl Controller for PodGarbage {
 
     fn work(&mut self, hands: &mut Hands<'_>) -> Option<Timestamp> {
         for node in std::mem::take(&mut self.to_check) {
-            if !self.nodes.contains_key(&node) && self.pods_of.contains_key(&node) && self.missing.when(&node).is_none()
-            {
+            let has_pods = hands.pods_on(&node).next().is_some();
+            if has_pods && !self.nodes.contains_key(&node) && self.missing.when(&node).is_none() {
                 self.missing.set(node, after(hands.now(), QUARANTINE));
             }
         }
         while let Some(node) = self.missing.take_due(hands.now()) {
-            for pod in self.pods_of.get(&node).into_iter().flatten() {
-                discard(pod, Some(("DeletionByPodGC", "PodGC: node no longer exists")), hands);
+            for pod in hands.keys_on(&node) {
+                discard(&pod, Some(("DeletionByPodGC", "PodGC: node no longer exists")), hands);
             }
+        }
+        for node in std::mem::take(&mut self.to_free) {
+            let leaving = hands.pods_on(&node).filter(|pod| pod.is_deleting);
+            self.to_delete.extend(leaving.map(|pod| pod.key.clone()));
         }
         for pod in std::mem::take(&mut self.to_delete) {
             discard(&pod, None, hands);

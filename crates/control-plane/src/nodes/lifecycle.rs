@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Node, NodeCondition, ObjectReference, Pod, Tain
 use serde_json::json;
 
 use super::known::KnownNode;
-use super::taints::{NOT_READY, UNREACHABLE, follow_conditions, has_no_execute, set_no_execute};
+use super::taints::{NOT_READY, UNREACHABLE, asked_for, follow_conditions, has_no_execute, set_no_execute};
 use super::zones::{Turn, Zones};
 use crate::drive::Controller;
 use crate::hands::{Event, Hands};
@@ -41,7 +41,6 @@ impl Default for LifecycleOptions {
 pub struct Lifecycle {
     options: LifecycleOptions,
     nodes: BTreeMap<String, Watched>,
-    pods_of: BTreeMap<String, BTreeSet<Key>>,
     zones: Zones,
     changed: BTreeSet<String>,
     renewed: BTreeSet<String>,
@@ -67,7 +66,9 @@ struct Facts {
     /// Does not count when it is judged how much of a zone is down.
     is_excluded: bool,
     is_unschedulable: bool,
-    conditions: Vec<NodeCondition>,
+    ready: Option<Ready>,
+    /// By its conditions.
+    taints_asked_for: Vec<&'static str>,
     taints: Vec<Taint>,
     /// Old names of labels that do not follow the new ones, and what they should say.
     stale_labels: BTreeMap<&'static str, String>,
@@ -75,10 +76,18 @@ struct Facts {
     has_ttl: bool,
 }
 
+/// What a node says about itself.
+#[derive(Clone, Debug, PartialEq)]
+struct Ready {
+    status: Box<str>,
+    heartbeat: Option<Timestamp>,
+}
+
 impl Facts {
     fn of(node: &KnownNode) -> Self {
         let spec = node.spec.as_ref();
         let labels = &node.labels;
+        let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
         let label = |key: &str| labels.get(key).map(String::as_str).unwrap_or_default();
         let zone = format!("{}:\0:{}", label("topology.kubernetes.io/region"), label("topology.kubernetes.io/zone"));
         Self {
@@ -88,7 +97,11 @@ impl Facts {
             zone,
             is_excluded: labels.contains_key("node.kubernetes.io/exclude-disruption"),
             is_unschedulable: spec.and_then(|spec| spec.unschedulable).unwrap_or(false),
-            conditions: node.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default(),
+            ready: conditions.iter().find(|condition| condition.type_ == "Ready").map(|ready| Ready {
+                status: ready.status.as_str().into(),
+                heartbeat: ready.last_heartbeat_time.as_ref().map(|at| at.0),
+            }),
+            taints_asked_for: asked_for(conditions),
             taints: spec.and_then(|spec| spec.taints.clone()).unwrap_or_default(),
             stale_labels: OLD_NAMES
                 .into_iter()
@@ -99,16 +112,12 @@ impl Facts {
         }
     }
 
-    fn ready(&self) -> Option<&NodeCondition> {
-        self.conditions.iter().find(|condition| condition.type_ == "Ready")
-    }
-
     fn readiness(&self) -> &str {
-        self.ready().map(|ready| ready.status.as_str()).unwrap_or_default()
+        self.ready.as_ref().map(|ready| &*ready.status).unwrap_or_default()
     }
 
     fn heartbeat(&self) -> Option<Timestamp> {
-        self.ready().and_then(|ready| ready.last_heartbeat_time.as_ref()).map(|at| at.0)
+        self.ready.as_ref()?.heartbeat
     }
 }
 
@@ -118,7 +127,6 @@ impl Lifecycle {
         Self {
             options,
             nodes: BTreeMap::new(),
-            pods_of: BTreeMap::new(),
             zones: Zones::default(),
             changed: BTreeSet::new(),
             renewed: BTreeSet::new(),
@@ -154,27 +162,13 @@ impl Lifecycle {
         self.changed.insert(name);
     }
 
-    fn observe_pod(&mut self, change: &Change) {
-        let Some(node) = change.object.field("spec.nodeName").filter(|node| !node.is_empty()) else { return };
-        if change.kind == ChangeKind::Deleted {
-            if let Some(pods) = self.pods_of.get_mut(node) {
-                pods.remove(&change.object.key);
-                if pods.is_empty() {
-                    self.pods_of.remove(node);
-                }
-            }
-        } else if change.before.as_ref().is_none_or(|before| before.field("spec.nodeName") != Some(node)) {
-            self.pods_of.entry(node.to_owned()).or_default().insert(change.object.key.clone());
-        }
-    }
-
     /// Takes notice of a node that is new, or whose object has changed.
     fn look_at(&mut self, name: &str, hands: &mut Hands<'_>) {
         let now = hands.now();
         let Some(watched) = self.nodes.get_mut(name) else { return };
         let is_new = watched.heard.is_none();
         let heartbeat = watched.facts.heartbeat();
-        let never_posted = watched.facts.ready().is_none();
+        let never_posted = watched.facts.ready.is_none();
         if is_new {
             watched.heard = Some(if never_posted { watched.facts.created.unwrap_or(now) } else { now });
         } else if heartbeat != watched.heartbeat {
@@ -200,7 +194,7 @@ impl Lifecycle {
         let Some(watched) = self.nodes.get(name) else { return };
         let now = hands.now();
         let facts = &watched.facts;
-        let by_condition = follow_conditions(&facts.taints, &facts.conditions, facts.is_unschedulable, now);
+        let by_condition = follow_conditions(&facts.taints, &facts.taints_asked_for, facts.is_unschedulable, now);
         let taints = by_condition.clone().unwrap_or_else(|| facts.taints.clone());
         let wanted = no_execute_of(facts.readiness());
         let opposite = wanted.map(|wanted| if wanted == NOT_READY { UNREACHABLE } else { NOT_READY });
@@ -282,8 +276,8 @@ impl Lifecycle {
         if was_ready {
             let note = format!("Node {name} status is now: NodeNotReady");
             tell(hands, node_reference(name, &uid), "Normal", "NodeNotReady", note);
-            for pod in self.pods_of.get(name).into_iter().flatten() {
-                mark_not_ready(pod, hands);
+            for pod in hands.keys_on(name) {
+                mark_not_ready(&pod, hands);
             }
         }
     }
@@ -355,7 +349,6 @@ impl Controller for Lifecycle {
     fn observe(&mut self, change: &Change) {
         match (change.resource.group.as_str(), change.resource.plural.as_str()) {
             ("", "nodes") => self.observe_node(change),
-            ("", "pods") => self.observe_pod(change),
             ("coordination.k8s.io", "leases")
                 if change.object.key.namespace == LEASE_NAMESPACE && change.kind != ChangeKind::Deleted =>
             {
@@ -385,7 +378,7 @@ impl Controller for Lifecycle {
         self.turn(hands);
         while let Some(name) = self.silence.take_due(hands.now()) {
             let Some(watched) = self.nodes.get(&name) else { continue };
-            let never_posted = watched.facts.ready().is_none();
+            let never_posted = watched.facts.ready.is_none();
             let grace = if never_posted { self.options.startup_grace } else { self.options.monitor_grace };
             let until = after(watched.heard.unwrap_or_else(|| hands.now()), grace);
             if until > hands.now() {

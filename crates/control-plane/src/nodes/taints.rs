@@ -21,21 +21,23 @@ const BY_CONDITION: [(&str, &str, &str); 6] = [
     ("PIDPressure", "True", "node.kubernetes.io/pid-pressure"),
 ];
 
+/// The keys of the taints that conditions ask for.
+pub(crate) fn asked_for(conditions: &[NodeCondition]) -> Vec<&'static str> {
+    let key_of = |condition: &NodeCondition| {
+        let is_so = |(kind, status, _): &&(&str, &str, _)| *kind == condition.type_ && *status == condition.status;
+        BY_CONDITION.iter().find(is_so).map(|(_, _, key)| *key)
+    };
+    conditions.iter().filter_map(key_of).collect()
+}
+
 /// The taints after those of effect NoSchedule that follow conditions were set right. None if they are right.
 pub(crate) fn follow_conditions(
     taints: &[Taint],
-    conditions: &[NodeCondition],
+    asked_for: &[&'static str],
     is_unschedulable: bool,
     now: Timestamp,
 ) -> Option<Vec<Taint>> {
-    let mut wanted: Vec<&str> = conditions
-        .iter()
-        .filter_map(|condition| {
-            let row =
-                BY_CONDITION.iter().find(|(kind, status, _)| *kind == condition.type_ && *status == condition.status);
-            row.map(|(_, _, key)| *key)
-        })
-        .collect();
+    let mut wanted = asked_for.to_vec();
     if is_unschedulable {
         wanted.push(UNSCHEDULABLE);
     }
@@ -156,7 +158,8 @@ mod tests {
                     NodeCondition { type_: kind.to_owned(), status: status.to_owned(), ..NodeCondition::default() }
                 })
                 .collect();
-            let after = follow_conditions(&taints(before), &conditions, is_unschedulable, Timestamp::UNIX_EPOCH);
+            let after =
+                follow_conditions(&taints(before), &asked_for(&conditions), is_unschedulable, Timestamp::UNIX_EPOCH);
             assert_eq!(said(after), expected, "{before} {conditions:?}");
         }
     }

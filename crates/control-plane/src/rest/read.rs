@@ -12,7 +12,7 @@ use crate::error::{ApiError, ApiResult};
 use crate::kind::Resource;
 use crate::selector::{Fields, Labels};
 use crate::state::State;
-use crate::store::Stored;
+use crate::store::{ResourceId, Stored};
 use crate::{builtin, table};
 
 /// Pieces of a list are joined up to about this size before they are sent.
@@ -79,22 +79,28 @@ impl State {
             (if revision == 0 { self.store.revision() } else { revision }, Some(start))
         };
         let id = call.resource.id();
-        let all: Vec<Arc<Stored>> = if revision == self.store.revision() {
-            match fields.name() {
-                Some(name) if !call.namespace.is_empty() || !call.resource.namespaced => {
-                    self.find(&call.resource, &call.namespace, name).into_iter().collect()
+        let is_wanted = |stored: &&Arc<Stored>| {
+            start.as_deref().is_none_or(|start| place(call, stored).as_str() >= start)
+                && (call.name.is_empty() || stored.key.name == call.name)
+                && (call.namespace.is_empty() || stored.key.namespace == call.namespace)
+                && labels.matches(stored)
+                && fields.matches(stored)
+        };
+        let mut objects: Vec<Arc<Stored>> = if revision == self.store.revision() {
+            match (fields.name(), fields.node()) {
+                (Some(name), _) if !call.namespace.is_empty() || !call.resource.namespaced => {
+                    let found = self.find(&call.resource, &call.namespace, name);
+                    found.iter().filter(is_wanted).cloned().collect()
                 }
-                _ => self.store.list(&id, &call.namespace).cloned().collect(),
+                (_, Some(node)) if id == ResourceId::pods() => {
+                    self.store.pods_on(node).filter(is_wanted).cloned().collect()
+                }
+                _ => self.store.list(&id, &call.namespace).filter(is_wanted).cloned().collect(),
             }
         } else {
-            self.store.list_at(&id, &call.namespace, revision).map_err(|_| Self::expired(start.as_deref()))?
+            let then = self.store.list_at(&id, &call.namespace, revision);
+            then.map_err(|_| Self::expired(start.as_deref()))?.iter().filter(is_wanted).cloned().collect()
         };
-        let mut objects: Vec<Arc<Stored>> = all
-            .into_iter()
-            .filter(|stored| start.as_deref().is_none_or(|start| place(call, stored).as_str() >= start))
-            .filter(|stored| call.name.is_empty() || stored.key.name == call.name)
-            .filter(|stored| labels.matches(stored) && fields.matches(stored))
-            .collect();
         let mut next = None;
         let mut remaining = None;
         if limit > 0 && objects.len() > limit {

@@ -200,10 +200,10 @@ mod tests {
         Instance {
             provider_id: "cloud://i-1".into(),
             image_id: "image-1".into(),
-            labels: BTreeMap::from([("a".into(), "cloud".into()), ("b".into(), "cloud".into())]),
+            labels: BTreeMap::from([("a".into(), "cloud".into()), ("b".into(), "cloud".into())]).into(),
             annotations: BTreeMap::from([("x".into(), "cloud".into())]),
-            capacity: Resources::new().with("cpu", Quantity::from_units(4)),
-            allocatable: Resources::new().with("cpu", Quantity::from_milli(3900)),
+            capacity: Resources::new().with("cpu", Quantity::from_units(4)).into(),
+            allocatable: Resources::new().with("cpu", Quantity::from_milli(3900)).into(),
             ..Instance::default()
         }
     }

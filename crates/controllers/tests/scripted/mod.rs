@@ -136,15 +136,16 @@ impl CloudProvider for ScriptedCloud {
                     label("node.kubernetes.io/instance-type", "large"),
                     label("topology.kubernetes.io/zone", "zone-a"),
                     label("karpenter.sh/capacity-type", "on-demand"),
-                ]),
+                ])
+                .into(),
                 annotations: BTreeMap::from([label("example.com/cloud", "scripted")]),
-                capacity: amounts(4_000),
-                allocatable: amounts(3_900),
+                capacity: amounts(4_000).into(),
+                allocatable: amounts(3_900).into(),
                 sold_out: script.sold_out.clone(),
                 ..Instance::default()
             };
             let mut instance = instance;
-            instance.labels.extend(script.late_label.map(|key| label(key, "")));
+            Arc::make_mut(&mut instance.labels).extend(script.late_label.map(|key| label(key, "")));
             script.instances.insert(id.clone(), instance);
         }
         let instance = script.instances[&id].clone();
