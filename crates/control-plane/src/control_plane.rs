@@ -162,6 +162,12 @@ impl ControlPlane {
         }
     }
 
+    /// Lets the controllers work once, whatever they leave to do.
+    #[cfg(test)]
+    pub(crate) fn round(&self) {
+        self.drive.lock().unwrap_or_else(PoisonError::into_inner).round(&mut self.server.lock());
+    }
+
     /// Moves a virtual clock on, stopping wherever something is due.
     pub fn advance(&self, by: SignedDuration) {
         let clock = self.server.lock().clock.clone();

@@ -6,7 +6,8 @@
 //! pods bound to a seat's node ────────┘                         └─▶ pods: admission, life (script.rs, life.rs), status, end
 //! ```
 //!
-//! One controller runs them all; what is due next stands on one agenda. Nothing really runs: a pod does what `script` reads off it.
+//! One controller runs them all; what is due next stands on two agendas, and nodes come before pods: a kubelet renews its lease however much
+//! its pods keep it busy, and a server under load takes no node for lost. Nothing really runs: a pod does what `script` reads off it.
 //!
 //! What a real kubelet does and these do not: static pods, real probes, in-place resize, eviction under pressure, preemption for critical
 //! pods, waiting for missing ConfigMaps and Secrets.
@@ -56,6 +57,9 @@ use life::{Images, Life};
 use node::{FAKE, Health};
 use script::Script;
 
+/// So many pods are looked after at a time; then those who watch over nodes and pods have their turn.
+const PODS_PER_ROUND: usize = 500;
+
 /// How the kubelets of a cluster behave.
 #[derive(Clone, Debug)]
 pub struct KubeletOptions {
@@ -90,7 +94,9 @@ pub struct Kubelets {
     changed_nodes: BTreeSet<String>,
     to_do: VecDeque<Key>,
     is_to_do: BTreeSet<Key>,
+    /// What is due for nodes.
     agenda: Agenda<Due>,
+    pods_due: Agenda<Key>,
     scripts: Shared<Script>,
     /// What pods ask for, and nodes have.
     amounts: Shared<Amounts>,
@@ -157,7 +163,6 @@ enum Due {
     Ready(String),
     Status(String),
     Lease(String),
-    Pod(Key),
 }
 
 impl Kubelets {
@@ -173,6 +178,7 @@ impl Kubelets {
             to_do: VecDeque::new(),
             is_to_do: BTreeSet::new(),
             agenda: Agenda::default(),
+            pods_due: Agenda::default(),
             scripts: Shared::default(),
             amounts: Shared::default(),
             capacities: Recent::default(),
@@ -233,6 +239,26 @@ impl Kubelets {
         }
     }
 
+    fn tend_nodes(&mut self, hands: &mut Hands<'_>) {
+        while let Some(due) = self.agenda.take_due(hands.now()) {
+            match due {
+                Due::Boot(node) => self.register(&node, hands),
+                Due::Ready(node) => self.come_up(&node, hands),
+                Due::Status(node) => self.post_status(&node, hands),
+                Due::Lease(node) => self.renew_lease(&node, hands),
+            }
+        }
+    }
+
+    /// Something happened to it, or its time has come.
+    fn next_pod(&mut self, now: Timestamp) -> Option<Key> {
+        let pod = self.to_do.pop_front();
+        if let Some(pod) = &pod {
+            self.is_to_do.remove(pod);
+        }
+        pod.or_else(|| self.pods_due.take_due(now))
+    }
+
     /// Addresses follow from the order of arrival: nodes have one half of `10.0.0.0/8`, pods the other.
     fn node_ip(&mut self) -> String {
         self.n_nodes_seen = self.n_nodes_seen.wrapping_add(1);
@@ -274,20 +300,13 @@ impl Controller for Kubelets {
         while let Some(node) = self.changed_nodes.pop_first() {
             self.node_changed(&node, hands);
         }
-        while let Some(pod) = self.to_do.pop_front() {
-            self.is_to_do.remove(&pod);
+        for _ in 0..PODS_PER_ROUND {
+            self.tend_nodes(hands);
+            let Some(pod) = self.next_pod(hands.now()) else { break };
             self.tend(&pod, hands);
         }
-        while let Some(due) = self.agenda.take_due(hands.now()) {
-            match due {
-                Due::Boot(node) => self.register(&node, hands),
-                Due::Ready(node) => self.come_up(&node, hands),
-                Due::Status(node) => self.post_status(&node, hands),
-                Due::Lease(node) => self.renew_lease(&node, hands),
-                Due::Pod(pod) => self.tend(&pod, hands),
-            }
-        }
-        if self.to_do.is_empty() { self.agenda.next() } else { Some(hands.now()) }
+        let now = (!self.to_do.is_empty()).then(|| hands.now());
+        [now, self.agenda.next(), self.pods_due.next()].into_iter().flatten().min()
     }
 }
 

@@ -68,7 +68,7 @@ impl Kubelets {
             let status = refused(pod, &why, hands.now());
             match write(pod, status, hands) {
                 Ok(_) => tell(hands, about(pod, None), "Warning", &why.reason, why.message.clone()),
-                Err(_) => self.agenda.set(Due::Pod(key.clone()), after(hands.now(), RETRY_AFTER)),
+                Err(_) => self.pods_due.set(key.clone(), after(hands.now(), RETRY_AFTER)),
             }
             return false;
         }
@@ -129,7 +129,7 @@ impl Kubelets {
         let addresses = Addresses { host: seat.internal_ip.clone(), pod: home.pod_ip.to_string() };
         let is_over = home.life.is_over;
         if let Some(next) = home.life.next() {
-            self.agenda.set(Due::Pod(key.clone()), next);
+            self.pods_due.set(key.clone(), next);
         }
         let (life, uid) = (home.life.clone(), home.uid.clone());
         self.tell_all(&pod, &told, hands);
@@ -145,13 +145,13 @@ impl Kubelets {
                 }
             }
             Err(error) if error.code == 404 => self.leave(key),
-            Err(_) => self.agenda.set_earlier(Due::Pod(key.clone()), after(now, RETRY_AFTER)),
+            Err(_) => self.pods_due.set_earlier(key.clone(), after(now, RETRY_AFTER)),
         }
     }
 
     /// The pod is no longer here: what it took is free again.
     pub(super) fn leave(&mut self, key: &Key) {
-        self.agenda.cancel(&Due::Pod(key.clone()));
+        self.pods_due.cancel(key);
         let Some(home) = self.homes.remove(key) else { return };
         self.waiting_for.retain(|_, pods| {
             pods.remove(key);

@@ -7,7 +7,7 @@ use k8s_openapi::api::storage::v1::CSINode;
 use serde_json::json;
 
 use super::rehearsal::{Rehearsal, machine};
-use super::{KubeletOptions, Machine, Pace, Trouble};
+use super::{KubeletOptions, Machine, PODS_PER_ROUND, Pace, Trouble};
 
 #[test]
 fn a_machine_boots_registers_and_becomes_ready() {
@@ -47,6 +47,31 @@ fn a_machine_boots_registers_and_becomes_ready() {
     let uid = node.metadata.uid;
     let csi_node: CSINode = stage.get("new");
     assert_eq!(csi_node.metadata.owner_references.unwrap().first().map(|owner| owner.uid.clone()), uid);
+}
+
+#[test]
+fn a_flood_of_pods_lets_leases_be_renewed_and_others_have_their_turn() {
+    let stage = Rehearsal::new();
+    stage.plane.machines().boot(Machine { max_pods: Some(5000), ..machine("here", "a") });
+    stage.pass(1);
+    let n_pods = 3 * PODS_PER_ROUND;
+    for n in 0..n_pods {
+        let spec = json!({"nodeName": "here", "containers": [{"name": "main", "image": "app:1"}]});
+        let pod = json!({"metadata": {"name": format!("p{n}"), "namespace": "default"}, "spec": spec});
+        stage.with(|hands| hands.create::<Pod>(&serde_json::from_value(pod).unwrap())).unwrap();
+    }
+    let clock = stage.plane.server().lock().clock.clone();
+    clock.advance(SignedDuration::from_secs(10));
+    stage.plane.round();
+    let lease: Lease = stage.with(|hands| hands.get("kube-node-lease", "here")).unwrap();
+    assert_eq!(lease.spec.unwrap().renew_time.unwrap().0, clock.now());
+    let n_begun = || {
+        let pods: Vec<Pod> = stage.with(|hands| hands.list("default"));
+        pods.iter().filter(|pod| pod.status.as_ref().is_some_and(|status| status.start_time.is_some())).count()
+    };
+    assert_eq!(n_begun(), PODS_PER_ROUND);
+    stage.plane.settle();
+    assert_eq!(n_begun(), n_pods);
 }
 
 #[test]

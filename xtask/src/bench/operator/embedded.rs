@@ -61,7 +61,11 @@ pub(crate) fn measure(contestant: &Contestant) -> Result<Measured> {
     })?;
     let seconds = began.elapsed().as_secs_f64();
     let n_pods = n_listed(&insist(|| client.get(&format!("{PODS}?limit=1")))?.body)?;
-    ensure!(n_pods == N_PODS, "{n_pods} pods are there instead of {N_PODS}");
+    if n_pods != N_PODS {
+        let left = list_ready(&client)?;
+        let gone = names.iter().filter(|name| left.binary_search(name).is_err()).count();
+        bail!("{n_pods} pods are there instead of {N_PODS}; of their {N_NODES} nodes {gone} are gone or not ready");
+    }
     let pid = playground.child.id();
     Ok(Measured {
         seconds,
