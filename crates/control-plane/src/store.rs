@@ -17,7 +17,7 @@ use std::any::Any;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::{Bound, Deref};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -238,12 +238,12 @@ impl Store {
 
     #[must_use]
     pub fn pod(&self, key: &Key) -> Option<&Arc<Stored>> {
-        self.get(&ResourceId::pods(), key)
+        self.get(ResourceId::pods(), key)
     }
 
     /// The pods that are bound to a node, in order of namespace and name.
     pub fn pods_on<'a>(&'a self, node: &str) -> impl Iterator<Item = &'a Arc<Stored>> {
-        let objects = self.shelves.get(&ResourceId::pods()).map(|shelf| &shelf.objects);
+        let objects = self.shelves.get(ResourceId::pods()).map(|shelf| &shelf.objects);
         let keys = self.pods_of.get(node).into_iter().flatten();
         keys.filter_map(move |key| objects?.get(key))
     }
@@ -372,8 +372,10 @@ impl Store {
 
 /// The node that a pod is bound to.
 fn bound_to<'a>(resource: &ResourceId, stored: &'a Stored) -> Option<&'a str> {
-    let is_pod = resource.group.is_empty() && resource.plural == "pods";
-    stored.field("spec.nodeName").filter(|node| is_pod && !node.is_empty())
+    if resource != ResourceId::pods() {
+        return None;
+    }
+    stored.field("spec.nodeName").filter(|node| !node.is_empty())
 }
 
 fn in_namespace<'a>(
@@ -495,8 +497,10 @@ impl ResourceId {
         Self { group: group.to_owned(), plural: plural.to_owned() }
     }
 
-    pub(crate) fn pods() -> Self {
-        Self::new("", "pods")
+    /// Asked for at every look at a pod: made once.
+    pub(crate) fn pods() -> &'static Self {
+        static PODS: LazyLock<ResourceId> = LazyLock::new(|| ResourceId::new("", "pods"));
+        &PODS
     }
 }
 
@@ -514,7 +518,7 @@ mod tests {
     use super::*;
 
     fn pods() -> ResourceId {
-        ResourceId::pods()
+        ResourceId::pods().clone()
     }
 
     fn put(store: &mut Store, namespace: &str, name: &str, size: u32) -> Arc<Stored> {

@@ -92,7 +92,7 @@ impl State {
                     let found = self.find(&call.resource, &call.namespace, name);
                     found.iter().filter(is_wanted).cloned().collect()
                 }
-                (_, Some(node)) if id == ResourceId::pods() => {
+                (_, Some(node)) if id == *ResourceId::pods() => {
                     self.store.pods_on(node).filter(is_wanted).cloned().collect()
                 }
                 _ => self.store.list(&id, &call.namespace).filter(is_wanted).cloned().collect(),
