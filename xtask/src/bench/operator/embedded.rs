@@ -48,7 +48,7 @@ pub(crate) fn measure(contestant: &Contestant) -> Result<Measured> {
         let pool = insist(|| client.get(&format!("{NODE_POOLS}/{POOL}")))?.body;
         Ok((pool["status"]["nodes"] == N_NODES, format!("status.nodes is {}", pool["status"]["nodes"])))
     })?;
-    let names = ready_nodes(&playground, &client)?;
+    let names = open_nodes(&playground, &client)?;
     println!("   {} nodes are ready: {:.0} MB", names.len(), process::peak_mb(playground.child.id())?);
     let began = Instant::now();
     create_all(&address, N_PODS, |client, index| {
@@ -62,9 +62,11 @@ pub(crate) fn measure(contestant: &Contestant) -> Result<Measured> {
     let seconds = began.elapsed().as_secs_f64();
     let n_pods = n_listed(&insist(|| client.get(&format!("{PODS}?limit=1")))?.body)?;
     if n_pods != N_PODS {
-        let left = list_ready(&client)?;
+        let left = list_open(&client)?;
         let gone = names.iter().filter(|name| left.binary_search(name).is_err()).count();
-        bail!("{n_pods} pods are there instead of {N_PODS}; of their {N_NODES} nodes {gone} are gone or not ready");
+        bail!(
+            "{n_pods} pods are there instead of {N_PODS}; of their {N_NODES} nodes {gone} are gone, not ready or tainted"
+        );
     }
     let pid = playground.child.id();
     Ok(Measured {
@@ -126,23 +128,22 @@ impl Drop for Playground {
     }
 }
 
-fn ready_nodes(playground: &Playground, client: &Client) -> Result<Vec<String>> {
+fn open_nodes(playground: &Playground, client: &Client) -> Result<Vec<String>> {
     let mut names = Vec::new();
-    wait_until(playground, "all nodes are ready", || {
-        names = list_ready(client)?;
+    wait_until(playground, "all nodes are ready and without taints", || {
+        names = list_open(client)?;
         Ok((names.len() == N_NODES, format!("{} of {N_NODES} are", names.len())))
     })?;
     Ok(names)
 }
 
 /// In pages: a list of everything at once would be a peak of its own.
-fn list_ready(client: &Client) -> Result<Vec<String>> {
+fn list_open(client: &Client) -> Result<Vec<String>> {
     let (mut names, mut rest) = (Vec::new(), String::new());
     loop {
         let list = insist(|| client.get(&format!("{NODES}?limit=250&continue={rest}")))?.body;
         for node in list["items"].as_array().context("a list without items")? {
-            let is_ready = |one: &Value| one["type"] == "Ready" && one["status"] == "True";
-            if node["status"]["conditions"].as_array().is_some_and(|conditions| conditions.iter().any(is_ready)) {
+            if is_open(node) {
                 names.push(node["metadata"]["name"].as_str().context("a node without a name")?.to_owned());
             }
         }
@@ -151,6 +152,13 @@ fn list_ready(client: &Client) -> Result<Vec<String>> {
             None => return Ok(names),
         }
     }
+}
+
+/// Ready, and registered by the operator: until then a taint evicts every pod that does not tolerate it.
+fn is_open(node: &Value) -> bool {
+    let is_ready = |one: &Value| one["type"] == "Ready" && one["status"] == "True";
+    let some = |list: &Value, holds: &dyn Fn(&Value) -> bool| list.as_array().is_some_and(|all| all.iter().any(holds));
+    some(&node["status"]["conditions"], &is_ready) && !some(&node["spec"]["taints"], &|_| true)
 }
 
 /// How many there are, by the first page of one.
@@ -216,6 +224,17 @@ mod tests {
         assert_eq!(n_listed(&list).unwrap(), 42);
         assert_eq!(n_listed(&json!({"items": [], "metadata": {}})).unwrap(), 0);
         assert!(n_listed(&json!({"message": "no"})).is_err());
+    }
+
+    #[test]
+    fn a_node_is_open_once_it_is_ready_and_no_taint_is_left() {
+        let node = |status: &str, taints: Value| json!({"spec": {"taints": taints}, "status": {"conditions": [{"type": "Ready", "status": status}]}});
+        let unregistered = json!([{"key": "karpenter.sh/unregistered", "effect": "NoExecute"}]);
+        assert!(is_open(&node("True", Value::Null)));
+        assert!(is_open(&node("True", json!([]))));
+        assert!(!is_open(&node("True", unregistered)));
+        assert!(!is_open(&node("False", Value::Null)));
+        assert!(!is_open(&json!({})));
     }
 
     #[test]
