@@ -11,8 +11,7 @@ use crate::first_fit::{self, Waiting};
 use crate::judge;
 use crate::scope::{ScopeId, SigId};
 use kerf_model::{Binder, Money};
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 
 /// Machines tried for each flavour, cheapest total first.
 const MAX_MACHINES: usize = 24;
@@ -23,10 +22,39 @@ const MAX_SPARE: usize = 3;
 /// More pods than this are not dealt: the judge could not say whether it was worth it.
 const MAX_PODS: u32 = 50_000;
 
+/// How often nodes that are there are filled anew, less high, so that new ones can rise as high.
+const MAX_TRIES: usize = 6;
+
+/// By group of a hostname spread: how high nodes that are there may rise.
+type Ceilings = BTreeMap<u32, u32>;
+
 /// Fills nodes that are there, then deals the rest. None where dealing does not apply.
 pub(crate) fn place_all(desk: &mut Desk<'_, '_>, draft: &mut Draft, waiting: &mut Waiting) -> Option<()> {
+    let (mut bare, everyone) = (draft.clone(), waiting.clone());
+    let mut ceilings = Ceilings::new();
+    for _ in 0..MAX_TRIES {
+        place_under(desk, draft, waiting, &ceilings)?;
+        let uneven = uneven_spreads(desk, draft);
+        if uneven.is_empty() {
+            return Some(());
+        }
+        if draft.n_nodes == 0 {
+            return None;
+        }
+        for (group, even) in uneven {
+            // Each time lower, though the average may not be.
+            let below = ceilings.get(&group).map_or(u32::MAX, |ceiling| ceiling.saturating_sub(1));
+            ceilings.insert(group, even.min(below));
+        }
+        bare.steps = draft.steps;
+        (*draft, *waiting) = (bare.clone(), everyone.clone());
+    }
+    None
+}
+
+fn place_under(desk: &mut Desk<'_, '_>, draft: &mut Draft, waiting: &mut Waiting, ceilings: &Ceilings) -> Option<()> {
     first_fit::place_reserved(desk, draft, waiting);
-    rise_together(desk, draft, waiting);
+    rise_together(desk, draft, waiting, ceilings);
     let mut items = by_value::collect_items(desk, draft, waiting);
     if items.iter().map(|item| item.n).sum::<u32>() > MAX_PODS {
         return None;
@@ -49,34 +77,56 @@ pub(crate) fn place_all(desk: &mut Desk<'_, '_>, draft: &mut Draft, waiting: &mu
         }
     }
     first_fit::place_all(desk, draft, waiting);
-    host_spreads_hold(desk, draft).then_some(())
+    Some(())
 }
 
-/// Puts pods with a hostname spread onto nodes that are there, always onto the one that has the fewest: while no node is opened, all
+/// Puts pods with a hostname spread onto nodes that are there, always onto those that have the fewest: while no node is opened, all
 /// of them may rise together. What is in flight is used like that, too, instead of being left at one pod each.
-fn rise_together(desk: &mut Desk<'_, '_>, draft: &mut Draft, waiting: &mut Waiting) {
-    for (class, waiting) in waiting.iter_mut().enumerate() {
-        let problem = desk.problem;
-        let wish = &problem.classes[class].variants[0];
+///
+/// One layer of each class in turn: a class that took all the room first would leave the others to new nodes, where their own spread
+/// lets them rise no higher than on the nodes without room.
+fn rise_together(desk: &mut Desk<'_, '_>, draft: &mut Draft, waiting: &mut Waiting, ceilings: &Ceilings) {
+    let problem = desk.problem;
+    let mut risers: Vec<Riser> = Vec::new();
+    for (class, facts) in problem.classes.iter().enumerate() {
+        let wish = &facts.variants[0];
         let spread = wish.spreads.iter().find(|term| term.is_self && problem.groups.is_host(term.group));
         let (Some(spread), false) = (spread, wish.is_wide) else { continue };
-        let facts = problem.groups.get(spread.group);
-        let counts = |position: &usize| facts.counts_on(problem.nodes[*position].kind as usize);
-        for sig in wish.sigs.clone() {
-            let mut nodes: BinaryHeap<Reverse<(u32, usize)>> = (0..draft.n_nodes)
-                .filter(counts)
-                .map(|position| Reverse((draft.bins[position].matched_on_host(spread.group), position)))
-                .collect();
-            while *waiting > 0
-                && let Some(Reverse((count, position))) = nodes.pop()
-                && !draft.is_spent()
-            {
-                if draft.deal_to_node(desk, position, (class, 0), sig, 1) == 1 {
-                    *waiting -= 1;
-                    nodes.push(Reverse((count + 1, position)));
-                }
+        let group = problem.groups.get(spread.group);
+        let counts = |position: &usize| group.counts_on(problem.nodes[*position].kind as usize);
+        let ceiling = ceilings.get(&spread.group).copied().unwrap_or(u32::MAX);
+        risers.push(Riser { class, group: spread.group, ceiling, open: (0..draft.n_nodes).filter(counts).collect() });
+    }
+    while !risers.is_empty() {
+        risers.retain_mut(|riser| riser.rise(desk, draft, &mut waiting[riser.class]));
+    }
+}
+
+/// A class on its way up, and the nodes that may still take pods of it.
+struct Riser {
+    class: usize,
+    group: u32,
+    ceiling: u32,
+    open: Vec<usize>,
+}
+
+impl Riser {
+    /// One layer: a pod for each of the nodes that have the fewest. False when this was the last.
+    fn rise(&mut self, desk: &mut Desk<'_, '_>, draft: &mut Draft, waiting: &mut u32) -> bool {
+        let (class, group) = (self.class, self.group);
+        let height = |draft: &Draft, position: usize| draft.bins[position].matched_on_host(group);
+        let lowest = self.open.iter().map(|position| height(draft, *position)).min();
+        let Some(lowest) = lowest.filter(|lowest| *lowest < self.ceiling) else { return false };
+        let sigs = &desk.problem.classes[class].variants[0].sigs;
+        self.open.retain(|position| {
+            if *waiting == 0 || draft.is_spent() || height(draft, *position) > lowest {
+                return true;
             }
-        }
+            let is_placed = sigs.iter().any(|sig| draft.deal_to_node(desk, *position, (class, 0), *sig, 1) == 1);
+            *waiting -= u32::from(is_placed);
+            is_placed
+        });
+        *waiting > 0 && !draft.is_spent()
     }
 }
 
@@ -264,8 +314,8 @@ fn deal(
     Some(bins)
 }
 
-/// Whether every hostname spread holds over all nodes that count, new and old.
-fn host_spreads_hold(desk: &Desk<'_, '_>, draft: &Draft) -> bool {
+/// The hostname spreads that do not hold over all nodes that count, new and old, and how high each node would be if it were even.
+fn uneven_spreads(desk: &Desk<'_, '_>, draft: &Draft) -> Ceilings {
     let problem = desk.problem;
     let mut terms: BTreeMap<u32, (u32, Option<u32>)> = BTreeMap::new();
     for content in draft.bins.iter().flat_map(|bin| &bin.contents) {
@@ -274,7 +324,7 @@ fn host_spreads_hold(desk: &Desk<'_, '_>, draft: &Draft) -> bool {
             terms.insert(term.group, (term.max_skew, term.min_domains));
         }
     }
-    terms.into_iter().all(|(group, (max_skew, min_domains))| {
+    let even = |(group, (max_skew, min_domains)): (u32, (u32, Option<u32>))| {
         let facts = problem.groups.get(group);
         let counts_here = |bin: &&Bin| match bin.home {
             Home::Node(position) => facts.counts_on(problem.nodes[position].kind as usize),
@@ -285,13 +335,15 @@ fn host_spreads_hold(desk: &Desk<'_, '_>, draft: &Draft) -> bool {
         };
         let counts: Vec<u32> = draft.bins.iter().filter(counts_here).map(|bin| bin.matched_on_host(group)).collect();
         let too_few = min_domains.is_some_and(|wanted| (counts.len() as u32) < wanted);
-        let lowest = if too_few { 0 } else { counts.into_iter().min().unwrap_or(0) };
+        let lowest = if too_few { 0 } else { counts.iter().copied().min().unwrap_or(0) };
         let touched = draft.bins.iter().filter(|bin| {
             bin.contents.iter().any(|content| {
                 let wish = &problem.classes[content.class as usize].variants[content.variant as usize];
                 wish.spreads.iter().any(|term| term.group == group)
             })
         });
-        touched.map(|bin| bin.matched_on_host(group)).max().unwrap_or(0) <= lowest + max_skew
-    })
+        let holds = touched.map(|bin| bin.matched_on_host(group)).max().unwrap_or(0) <= lowest + max_skew;
+        (!holds).then(|| (group, counts.iter().sum::<u32>().div_ceil(counts.len().max(1) as u32)))
+    };
+    terms.into_iter().filter_map(even).collect()
 }

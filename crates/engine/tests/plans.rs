@@ -187,6 +187,54 @@ fn a_hostname_spread_is_satisfied_by_few_full_nodes() {
 }
 
 #[test]
+fn nodes_on_their_way_rise_evenly_with_every_spread_before_more_are_bought() {
+    let mut scene = snapshot(&format!(
+        "type m.small 4cpu 16Gi $0.40
+         type m.big 16cpu 64Gi $1.20
+         pool default
+         node n1 16cpu 64Gi zone a
+         node n2 16cpu 64Gi zone a
+         node n3 16cpu 64Gi zone a runs app=large 1
+         node n4 16cpu 64Gi zone a runs app=small 1
+         pod large 4cpu 16Gi x 17 spread {HOSTNAME}
+         pod small 1cpu 4Gi x 17 spread {HOSTNAME}"
+    ));
+    scene.settings.placed_by = Binder::KubeScheduler;
+    let (told, report) = plan(&scene);
+    let expected = [
+        "place large x3, small x3 on n1",
+        "place large x3, small x3 on n2",
+        "place large x2, small x3 on n3",
+        "place large x3, small x2 on n4",
+        "launch 2 x m.big $1.2000 from default for large x3, small x3",
+    ];
+    assert_eq!(render(&told, &report), expected);
+}
+
+#[test]
+fn however_much_of_a_spread_was_planned_before_it_ends_on_as_many_nodes() {
+    // Nodes with a pod of each already, nodes that are still empty, and pods of each that wait: a hundred of each in all.
+    for (n_begun, n_empty, n_waiting) in [(0, 0, 100), (0, 17, 100), (13, 13, 87), (26, 0, 74), (6, 1, 94), (1, 0, 99)]
+    {
+        let begun = (0..n_begun).map(|n| format!("node b{n} 11600m 97Gi zone a runs app=large 1 runs app=small 1"));
+        let empty = (0..n_empty).map(|n| format!("node e{n} 16cpu 128Gi zone a"));
+        let nodes = begun.chain(empty).collect::<Vec<_>>().join("\n");
+        let mut scene = snapshot(&format!(
+            "type s.small 8cpu 32Gi $0.38
+             type m.big 16cpu 128Gi $0.54
+             pool default
+             {nodes}
+             pod large 3500m 28Gi x {n_waiting} spread {HOSTNAME}
+             pod small 900m 3100Mi x {n_waiting} spread {HOSTNAME}"
+        ));
+        scene.settings.placed_by = Binder::KubeScheduler;
+        let (told, _) = plan(&scene);
+        let n_new = told.steps.iter().filter(|step| matches!(step, kerf_model::Step::Launch(_))).count();
+        assert_eq!(n_begun + n_empty + n_new, 34, "{n_begun} begun, {n_empty} empty");
+    }
+}
+
+#[test]
 fn daemons_take_their_share_of_every_new_node() {
     check(
         "type m.large 2cpu 8Gi $0.10
