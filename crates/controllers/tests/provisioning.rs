@@ -175,6 +175,26 @@ fn pods_with_a_hostname_spread_use_what_is_on_its_way_before_more_is_bought() {
 }
 
 #[test]
+fn who_was_promised_a_node_on_its_way_is_thought_about_again_only_when_somebody_new_waits() {
+    let mut scene = cluster(Setup::default(), |_| {});
+    let class = "/apis/karpenter.kwok.sh/v1alpha1/kwoknodeclasses/default";
+    scene.patch(class, &json!({"spec": {"nodeRegistrationDelay": "60s"}}));
+    scene.create_value(&inflate("first", 20, |_| {}));
+    scene.run_until("the first claim", 30, |scene| !scene.claims().is_empty());
+    scene.settle();
+    let n_decisions = |scene: &Rehearsal| scene.operator().record().decisions().count();
+    let before = n_decisions(&scene);
+    for weight in 1..4 {
+        scene.patch("/apis/karpenter.sh/v1/nodepools/default", &json!({"spec": {"weight": weight}}));
+        scene.run_for(5);
+    }
+    assert_eq!(n_decisions(&scene), before, "a look at pods that have a promise is no new decision");
+    scene.create_value(&inflate("second", 1, |_| {}));
+    scene.run_until("another decision", 15, |scene| n_decisions(scene) > before);
+    scene.run_until("all pods to run", 120, |scene| n_pods(scene, "Running") == 21);
+}
+
+#[test]
 fn nodes_that_somebody_spoils_are_followed_more_and_more_slowly() {
     let mut scene = cluster(Setup::default(), |_| {});
     scene.create_value(&inflate("inflate", 1, |_| {}));

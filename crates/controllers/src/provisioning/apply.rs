@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 /// While pods of a backlog are being bound, what will be left over is not known: kube-scheduler places them as it likes. So long
 /// after the last binding it is.
-const SETTLE_MS: i64 = 2_000;
+pub(super) const SETTLE_MS: i64 = 2_000;
 /// Of what a node offers, in tenths: one that is as full as this gains nothing by waiting for company.
 const FULL_TENTHS: i64 = 9;
 
@@ -77,25 +77,47 @@ fn is_second_wave(provisioning: &Provisioning, desk: &Desk<'_>, snapshot: &Snaps
         Step::Place(placement) => &placement.pods,
         Step::Launch(launch) => &launch.for_pods,
     });
-    let is_settling = |place: &Text| {
-        let is_binding = desk.now.0 - provisioning.last_bound.0 < SETTLE_MS;
-        let node = desk.world.nodes.get(place);
-        let claim = desk.world.claims.get(place).or_else(|| desk.world.claim_of_node(node?));
-        match claim {
-            Some(claim) if claim.metadata.deletion_timestamp.is_some() => false,
-            Some(claim) => !is_initialized(claim) || is_binding,
-            None => is_binding && node.is_some(),
-        }
-    };
     let must_move = |pod: &PodId| {
         let found = snapshot.pods.binary_search_by(|planned| planned.id.cmp(pod));
         found.is_ok_and(|at| snapshot.pods[at].leaving.is_some())
     };
     pods.all(|pod| match desk.nominations.promise_of(pod) {
-        Some(promise) => is_settling(&promise.place),
+        Some(promise) => is_settling(provisioning, desk, &promise.place),
         // It was bound, or went, while the plan was made; unless it is bound to a node that goes, and still needs a place.
         None => desk.world.pod(pod).is_some_and(|it| !it.is_active() || (it.is_bound() && !must_move(pod))),
     })
+}
+
+/// Whether a promised place is still on its way, or kube-scheduler is still binding pods.
+fn is_settling(provisioning: &Provisioning, desk: &Desk<'_>, place: &Text) -> bool {
+    let is_binding = desk.now.0 - provisioning.last_bound.0 < SETTLE_MS;
+    let node = desk.world.nodes.get(place);
+    let claim = desk.world.claims.get(place).or_else(|| desk.world.claim_of_node(node?));
+    match claim {
+        Some(claim) if claim.metadata.deletion_timestamp.is_some() => false,
+        Some(claim) => !is_initialized(claim) || is_binding,
+        None => is_binding && node.is_some(),
+    }
+}
+
+/// The places of all who wait, if every one of them was promised one that is still to be had. There is nothing to think about then: what
+/// is on its way is used first, whatever a new plan would say.
+pub(super) fn all_promised(
+    provisioning: &Provisioning,
+    desk: &Desk<'_>,
+    snapshot: &Snapshot,
+) -> Option<BTreeSet<Text>> {
+    let mut places = BTreeSet::new();
+    for pod in &snapshot.pods {
+        let place = &desk.nominations.promise_of(&pod.id).filter(|_| !pod.is_virtual)?.place;
+        if !places.contains(place) {
+            if !is_settling(provisioning, desk, place) {
+                return None;
+            }
+            places.insert(place.clone());
+        }
+    }
+    Some(places)
 }
 
 /// Whether a launch need not wait for company: it is full, and none of its pods looks at where others are. Those are planned

@@ -23,11 +23,11 @@ use crate::record::Decision;
 use crate::resource::NODE_POOLS;
 use crate::supply::CloudSupply;
 use crate::world::{Change, World};
-use kerf_mirror::PodState;
+use kerf_mirror::{PodState, WaitsFor};
 use kerf_model::{Plan, PodId, Report, Revision, Snapshot, Text, UnixMillis, Why};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use window::Window;
+use window::{Window, Workload};
 
 /// A pod that nothing could be done for is looked at again after this long, if anything changed.
 const AGAIN_MS: i64 = 10_000;
@@ -86,10 +86,18 @@ impl Duty for Provisioning {
         match change {
             Change::Pod { id, before, after } => {
                 let is_waiting = |pod: &Option<Arc<PodState>>| pod.as_ref().is_some_and(|pod| pod.is_waiting);
+                let is_fresh =
+                    |pod: &Option<Arc<PodState>>| pod.as_ref().is_some_and(|pod| pod.waits_for == WaitsFor::Scheduler);
                 if let Some(pod) = after.as_ref().filter(|pod| pod.is_waiting)
                     && !is_waiting(before)
                 {
-                    self.window.trigger(&pod.uid);
+                    self.window.waits(&pod.uid, workload_of(pod), is_fresh(before));
+                }
+                if let (None, Some(pod)) = (before, after)
+                    && is_fresh(after)
+                    && let Some(workload) = workload_of(pod)
+                {
+                    self.window.arrives(workload);
                 }
                 // Who is evicted has a successor in a moment. A plan in between would count neither, and buy for one pod too few.
                 let is_active = |pod: &Option<Arc<PodState>>| pod.as_ref().is_some_and(|pod| pod.is_active());
@@ -215,6 +223,10 @@ impl Duty for Provisioning {
     }
 }
 
+fn workload_of(pod: &PodState) -> Option<Workload> {
+    (!pod.owner_name.is_empty()).then(|| (pod.id.namespace.clone(), pod.owner_name.clone()))
+}
+
 impl Provisioning {
     /// Freezes the world and thinks about it.
     fn look(&mut self, desk: &mut Desk<'_>, opened: UnixMillis, is_interim: bool) {
@@ -237,6 +249,15 @@ impl Provisioning {
             // Nothing waits: nothing to look at again.
             self.last = None;
             desk.metrics.set(&families::SCHEDULER_UNSCHEDULABLE_PODS_COUNT, &["provisioner"], 0.0);
+            return;
+        }
+        if let Some(places) = apply::all_promised(self, desk, &snapshot) {
+            desk.nominations.keep_for_buffers(BTreeSet::new());
+            let until = UnixMillis(now.0 + desk.options.nomination_ms());
+            for place in &places {
+                desk.nominations.nominate(place, until);
+            }
+            self.window.again_at(UnixMillis(now.0 + apply::SETTLE_MS));
             return;
         }
         let window_ms = now.0 - opened.0;

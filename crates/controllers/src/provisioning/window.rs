@@ -2,10 +2,17 @@
 //!
 //! A window opens with the first trigger, and closes when nothing new has come for a while or when it has been open for long
 //! enough. A window that stays open shows what it has so far now and then: what is full already need not wait.
+//!
+//! What counts as new of a workload is its pods' arrival, once one of them waits: the others will wait as well, and are planned for
+//! before kube-scheduler has looked at them. While it looks at pods that are known already, the window stays open for one more quiet
+//! time and no longer: a busy cluster's pauses do not cut a workload in two, and slow verdicts hold nobody up.
 
 use super::AFTER_FAILURE_MS;
 use kerf_model::{Text, UnixMillis};
 use std::collections::BTreeSet;
+
+/// Namespace and name of who owns a pod.
+pub(super) type Workload = (Text, Text);
 
 /// After how many quiet times an open window shows what it has. Earlier, and a backlog that arrives within a few seconds would be
 /// cut in two, which packs worse.
@@ -14,17 +21,30 @@ const INTERIM_AFTER_IDLES: i64 = 3;
 #[derive(Debug, Default)]
 pub(super) struct Window {
     /// Heard of, not yet given a time.
-    fresh: Vec<Text>,
+    fresh: Vec<Fresh>,
+    /// Of pods that nobody has looked at yet.
+    arriving: Vec<Workload>,
     is_hurried: bool,
     open: Option<Open>,
     again_at: Option<UnixMillis>,
 }
 
 #[derive(Debug)]
+struct Fresh {
+    who: Text,
+    workload: Option<Workload>,
+    /// It was seen to arrive.
+    is_expected: bool,
+}
+
+#[derive(Debug)]
 struct Open {
     at: UnixMillis,
     last_new: UnixMillis,
+    /// When kube-scheduler last found no place for a pod that was known.
+    last_verdict: UnixMillis,
     seen: BTreeSet<Text>,
+    workloads: BTreeSet<Workload>,
     last_look: UnixMillis,
     /// Something failed: whoever waits has waited once already.
     closes_at: Option<UnixMillis>,
@@ -40,7 +60,17 @@ pub(super) enum State {
 
 impl Window {
     pub(super) fn trigger(&mut self, who: &Text) {
-        self.fresh.push(who.clone());
+        self.fresh.push(Fresh { who: who.clone(), workload: None, is_expected: false });
+    }
+
+    /// kube-scheduler found no place for a pod, which may have been seen to arrive.
+    pub(super) fn waits(&mut self, who: &Text, workload: Option<Workload>, is_expected: bool) {
+        self.fresh.push(Fresh { who: who.clone(), workload, is_expected });
+    }
+
+    /// A pod of a workload is there, and kube-scheduler has not looked at it.
+    pub(super) fn arrives(&mut self, workload: Workload) {
+        self.arriving.push(workload);
     }
 
     /// As a trigger, but nobody waits for company.
@@ -60,24 +90,41 @@ impl Window {
             self.again_at = None;
             self.hurry(&"held back".into());
         }
+        let arriving = std::mem::take(&mut self.arriving);
         if self.fresh.is_empty() {
+            self.see(&arriving, now);
             return;
         }
         let hurried = std::mem::take(&mut self.is_hurried);
         let open = self.open.get_or_insert_with(|| Open {
             at: now,
             last_new: now,
+            last_verdict: now,
             seen: BTreeSet::new(),
+            workloads: BTreeSet::new(),
             last_look: now,
             closes_at: None,
         });
-        for who in self.fresh.drain(..) {
+        for Fresh { who, workload, is_expected } in self.fresh.drain(..) {
+            let is_first = workload.is_none_or(|workload| open.workloads.insert(workload));
             if open.seen.insert(who) {
-                open.last_new = now;
+                open.last_verdict = now;
+                if is_first || !is_expected {
+                    open.last_new = now;
+                }
             }
         }
         if hurried {
             open.closes_at.get_or_insert(UnixMillis(now.0 + AFTER_FAILURE_MS));
+        }
+        self.see(&arriving, now);
+    }
+
+    fn see(&mut self, arriving: &[Workload], now: UnixMillis) {
+        if let Some(open) = &mut self.open
+            && arriving.iter().any(|workload| open.workloads.contains(workload))
+        {
+            open.last_new = now;
         }
     }
 
@@ -85,6 +132,7 @@ impl Window {
     pub(super) fn is_quiet_since(&mut self, then: UnixMillis) {
         if let Some(open) = &mut self.open {
             open.last_new = open.last_new.min(then);
+            open.last_verdict = open.last_verdict.min(then);
         }
     }
 
@@ -92,8 +140,8 @@ impl Window {
         let Some(open) = &self.open else {
             return self.again_at.map_or(State::Empty, State::Waiting);
         };
-        let quiet = UnixMillis(open.last_new.0 + idle_ms);
-        let end = UnixMillis(open.at.0 + max_ms).min(quiet);
+        let quiet = (open.last_new.0 + idle_ms).max((open.last_verdict.0 + idle_ms).min(open.last_new.0 + 2 * idle_ms));
+        let end = UnixMillis(open.at.0 + max_ms).min(UnixMillis(quiet));
         let end = open.closes_at.map_or(end, |at| at.min(end));
         if end <= now {
             return State::Closed { opened: open.at };
@@ -173,6 +221,45 @@ mod tests {
         assert_eq!(window.state(at(5_000), 1_000, 10_000), State::Waiting(at(5_400)));
         window.is_quiet_since(at(1_000));
         assert_eq!(window.state(at(5_000), 1_000, 10_000), State::Closed { opened: at(5_000) });
+    }
+
+    #[test]
+    fn pods_that_arrive_keep_it_open_if_others_of_their_workload_wait() {
+        let workload = |name: &str| -> Workload { ("default".into(), name.into()) };
+        let mut window = Window::default();
+        window.arrives(workload("web"));
+        window.settle(at(0));
+        assert_eq!(window.state(at(0), 1_000, 10_000), State::Empty, "it is not known yet whether they wait");
+        window.waits(&"web-1".into(), Some(workload("web")), true);
+        window.settle(at(100));
+        window.arrives(workload("batch"));
+        window.settle(at(800));
+        assert_eq!(window.state(at(800), 1_000, 10_000), State::Waiting(at(1_100)));
+        window.arrives(workload("web"));
+        window.settle(at(900));
+        assert_eq!(window.state(at(900), 1_000, 10_000), State::Waiting(at(1_900)));
+        // Whoever was not seen to arrive is as new as the first of a workload.
+        window.waits(&"web-2".into(), Some(workload("web")), false);
+        window.settle(at(1_000));
+        assert_eq!(window.state(at(1_000), 1_000, 10_000), State::Waiting(at(2_000)));
+        window.waits(&"db-1".into(), Some(workload("db")), true);
+        window.settle(at(1_200));
+        assert_eq!(window.state(at(1_200), 1_000, 10_000), State::Waiting(at(2_200)));
+    }
+
+    #[test]
+    fn verdicts_on_pods_that_are_known_hold_it_open_for_one_more_quiet_time() {
+        let workload: Workload = ("default".into(), "web".into());
+        let mut window = Window::default();
+        for n in 0..50 {
+            window.waits(&n.to_string().into(), Some(workload.clone()), true);
+            window.settle(at(n * 100));
+            if n == 5 {
+                assert_eq!(window.state(at(500), 1_000, 10_000), State::Waiting(at(1_500)));
+            }
+        }
+        assert_eq!(window.state(at(1_999), 1_000, 10_000), State::Waiting(at(2_000)));
+        assert_eq!(window.state(at(2_000), 1_000, 10_000), State::Closed { opened: at(0) });
     }
 
     #[test]
