@@ -10,6 +10,7 @@ use crate::draft::Draft;
 use crate::first_fit::{self, Waiting};
 use crate::judge;
 use crate::scope::{ScopeId, SigId};
+use crate::write;
 use kerf_model::{Binder, Money};
 use std::collections::BTreeMap;
 
@@ -28,9 +29,8 @@ const MAX_TRIES: usize = 6;
 /// By group of a hostname spread: how high nodes that are there may rise.
 type Ceilings = BTreeMap<u32, u32>;
 
-/// Fills nodes that are there, then deals the rest. None where dealing does not apply.
+/// Fills nodes that are there, then deals the rest, into a draft that has just begun. None where dealing does not apply.
 pub(crate) fn place_all(desk: &mut Desk<'_, '_>, draft: &mut Draft, waiting: &mut Waiting) -> Option<()> {
-    let (mut bare, everyone) = (draft.clone(), waiting.clone());
     let mut ceilings = Ceilings::new();
     for _ in 0..MAX_TRIES {
         place_under(desk, draft, waiting, &ceilings)?;
@@ -46,8 +46,10 @@ pub(crate) fn place_all(desk: &mut Desk<'_, '_>, draft: &mut Draft, waiting: &mu
             let below = ceilings.get(&group).map_or(u32::MAX, |ceiling| ceiling.saturating_sub(1));
             ceilings.insert(group, even.min(below));
         }
-        bare.steps = draft.steps;
-        (*draft, *waiting) = (bare.clone(), everyone.clone());
+        let steps = draft.steps;
+        *draft = Draft::new(desk.problem, draft.max_steps);
+        draft.steps = steps;
+        *waiting = write::everyone(desk);
     }
     None
 }

@@ -60,7 +60,7 @@ pub(super) enum State {
 
 impl Window {
     pub(super) fn trigger(&mut self, who: &Text) {
-        self.fresh.push(Fresh { who: who.clone(), workload: None, is_expected: false });
+        self.waits(who, None, false);
     }
 
     /// kube-scheduler found no place for a pod, which may have been seen to arrive.

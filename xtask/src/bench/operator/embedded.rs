@@ -157,8 +157,8 @@ fn list_open(client: &Client) -> Result<Vec<String>> {
 /// Ready, and registered by the operator: until then a taint evicts every pod that does not tolerate it.
 fn is_open(node: &Value) -> bool {
     let is_ready = |one: &Value| one["type"] == "Ready" && one["status"] == "True";
-    let some = |list: &Value, holds: &dyn Fn(&Value) -> bool| list.as_array().is_some_and(|all| all.iter().any(holds));
-    some(&node["status"]["conditions"], &is_ready) && !some(&node["spec"]["taints"], &|_| true)
+    node["status"]["conditions"].as_array().is_some_and(|conditions| conditions.iter().any(is_ready))
+        && node["spec"]["taints"].as_array().is_none_or(Vec::is_empty)
 }
 
 /// How many there are, by the first page of one.
