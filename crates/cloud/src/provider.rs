@@ -189,6 +189,9 @@ pub struct Chore {
     pub every: Duration,
     /// Whether the first run comes at once rather than after `every`.
     pub at_start: bool,
+    /// Whether it ends or deletes what nobody in the cluster seems to use. It is not called for while the cluster is not known well
+    /// enough for that.
+    pub collects: bool,
 }
 
 /// What the cluster uses, as a chore may need to know.

@@ -16,6 +16,7 @@ use crate::interruption::ending::{By, End, Endings};
 use crate::metrics::{Family, Metrics, Shape, families};
 use crate::queue::{Queue, earlier};
 use crate::resource::{NODE_CLAIMS, NODE_POOLS, NODES, Resource};
+use crate::standstill::Voluntary;
 use crate::world::{Change, World, claim_provider_id};
 use crate::write;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -30,6 +31,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const NAME: &str = "provider.chores";
+/// How often a collection asks whether it may go on.
+const HELD_MS: i64 = 10_000;
 const BACKOFF_MS: (i64, i64) = (1_000, 300_000);
 /// What our errands begin with, beside those for the ends of claims.
 const RELABEL_CLAIM: &str = "relabel-claim/";
@@ -83,7 +86,9 @@ impl Duty for Chores {
         }
         for name in self.schedule.take_due(desk.now) {
             // What is under way is scheduled again when it has ended.
-            if !desk.is_busy(name) {
+            if self.collects(name) && desk.may_begin(Voluntary::Collection).is_err() {
+                self.schedule.add_at(name, UnixMillis(desk.now.0 + HELD_MS));
+            } else if !desk.is_busy(name) {
                 let in_use = self.in_use(desk);
                 desk.ask_cloud(&name.into(), CloudCall::RunChore { name, in_use });
             }
@@ -109,6 +114,10 @@ impl Duty for Chores {
 }
 
 impl Chores {
+    fn collects(&self, name: &str) -> bool {
+        self.known.as_ref().and_then(|known| known.get(name)).is_some_and(|chore| chore.collects)
+    }
+
     fn learn_chores(&mut self, desk: &Desk<'_>) {
         let chores = desk.cloud.chores();
         for chore in &chores {

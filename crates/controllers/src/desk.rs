@@ -7,6 +7,7 @@ use crate::metrics::Metrics;
 use crate::nominations::Nominations;
 use crate::options::Options;
 use crate::record::Record;
+use crate::standstill::{self, Standstill, Voluntary};
 use crate::stock::Stock;
 use crate::termination::Evictions;
 use crate::world::World;
@@ -60,6 +61,11 @@ impl Desk<'_> {
 
     pub fn is_busy(&self, key: &str) -> bool {
         self.busy.contains(&Ticket { duty: self.duty, key: key.into() })
+    }
+
+    /// Whether something that nobody asked for may begin now, and why not.
+    pub fn may_begin(&self, what: Voluntary) -> Result<(), Standstill> {
+        standstill::may_begin(what, self.world, self.options)
     }
 
     /// Tells something about an object, unless the same was told just now.

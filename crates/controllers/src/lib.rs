@@ -41,6 +41,7 @@ pub mod record;
 pub mod resource;
 #[cfg(feature = "shell")]
 pub mod shell;
+pub mod standstill;
 pub mod static_capacity;
 pub mod status;
 pub mod stock;
@@ -57,5 +58,6 @@ pub use duty::Duty;
 pub use errand::{ApiCall, ApiFailure, CloudAnswer, CloudCall, Errand, Outcome, Thought, Ticket};
 pub use operator::Operator;
 pub use options::{Gates, Options, Rebalance};
+pub use standstill::{Standstill, Voluntary};
 pub use wake::Wake;
 pub use world::{Change, World};

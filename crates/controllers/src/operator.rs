@@ -15,6 +15,7 @@ use crate::options::Options;
 use crate::queue::earlier;
 use crate::record::Record;
 use crate::resource::WATCHED;
+use crate::standstill;
 use crate::static_capacity;
 use crate::stock::Stock;
 use crate::supply::CloudSupply;
@@ -67,6 +68,7 @@ pub struct Batch {
 pub fn duties(options: &Options) -> Vec<Box<dyn Duty>> {
     // Telling comes first, because a pod's promise is over once provisioning has seen it bound.
     let mut duties = gauges::duties(options);
+    duties.push(Box::new(standstill::Tell::default()));
     let working: Vec<Box<dyn Duty>> = vec![
         Box::new(pools::Hash::default()),
         Box::new(pools::Validation::default()),
@@ -176,8 +178,14 @@ impl Operator {
                     self.changes.extend(self.world.forget(&key, None));
                 }
             }
-            Wake::Unreadable { what, field, message } => {
-                tracing::error!(object = what, field, error = message, "ignoring an object that cannot be read");
+            Wake::Unreadable { key, what, field, message } => {
+                let why = if field.is_empty() { message } else { format!("{field}: {message}") };
+                if key.is_none_or(|key| self.world.cannot_read(key, why.clone())) {
+                    tracing::error!(object = what, error = why, "ignoring an object that cannot be read");
+                }
+            }
+            Wake::Stale(kind, is_stale) => {
+                self.world.set_stale(kind, is_stale);
             }
             Wake::Done(ticket, outcome) => {
                 self.busy.remove(&ticket);

@@ -16,6 +16,8 @@ pub struct Options {
     pub observes_cluster_state: bool,
     /// What a recommendation to rebalance leads to.
     pub rebalance: Rebalance,
+    /// The brake by hand: nothing that takes a node away begins unless somebody asked for it.
+    pub pauses_disruption: bool,
     /// How long a search may be; counted in steps.
     pub effort: kerf_model::Effort,
 }
@@ -73,6 +75,7 @@ impl Options {
             batch_idle_ms: 1_000,
             observes_cluster_state: true,
             rebalance: Rebalance::default(),
+            pauses_disruption: false,
             effort: kerf_model::Effort::default(),
         }
     }

@@ -13,8 +13,10 @@ pub enum Wake {
     Synced(Kind),
     /// After a break in a watch: of this kind only these are left.
     Relisted(Kind, Vec<ObjectKey>),
-    /// An object that could not be read; the others go on.
-    Unreadable { what: String, field: String, message: String },
+    /// An object is there and could not be read; the others go on. Without a key it has not even a name.
+    Unreadable { key: Option<ObjectKey>, what: String, field: String, message: String },
+    /// True: nothing was heard of a kind for longer than is right. False: it is heard of again.
+    Stale(Kind, bool),
     /// An errand has ended.
     Done(Ticket, Outcome),
     /// Nothing happened but time.

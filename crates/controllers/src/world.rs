@@ -44,6 +44,10 @@ pub struct World {
     gone: BTreeMap<ObjectKey, u64>,
     gone_order: VecDeque<ObjectKey>,
     synced: BTreeSet<Kind>,
+    /// Kinds of which nothing was heard for too long.
+    stale: BTreeSet<Kind>,
+    /// Objects that are there, and whose present form cannot be read, with what is wrong.
+    unreadable: BTreeMap<ObjectKey, String>,
     /// What must be synced before anything is decided.
     awaited: BTreeSet<Kind>,
 }
@@ -115,6 +119,8 @@ impl World {
             gone: BTreeMap::new(),
             gone_order: VecDeque::new(),
             synced: BTreeSet::new(),
+            stale: BTreeSet::new(),
+            unreadable: BTreeMap::new(),
             awaited: awaited.into_iter().collect(),
         }
     }
@@ -122,6 +128,26 @@ impl World {
     /// Whether everything has been seen once. Nothing is decided before.
     pub fn is_synced(&self) -> bool {
         self.awaited.iter().all(|kind| self.synced.contains(kind))
+    }
+
+    /// Kinds of which nothing was heard for too long: what is known of them may be long past.
+    pub fn stale(&self) -> &BTreeSet<Kind> {
+        &self.stale
+    }
+
+    /// Answers whether that is news.
+    pub fn set_stale(&mut self, kind: Kind, is_stale: bool) -> bool {
+        if is_stale { self.stale.insert(kind) } else { self.stale.remove(&kind) }
+    }
+
+    /// Objects that are there, and whose present form cannot be read, with what is wrong with them.
+    pub fn unreadable(&self) -> &BTreeMap<ObjectKey, String> {
+        &self.unreadable
+    }
+
+    /// An object is there, and cannot be read. What was known of it before stays known. Answers whether that is news.
+    pub fn cannot_read(&mut self, key: ObjectKey, why: String) -> bool {
+        self.unreadable.insert(key, why.clone()).is_none_or(|before| before != why)
     }
 
     pub fn pod(&self, id: &PodId) -> Option<&Arc<PodState>> {
@@ -181,6 +207,7 @@ impl World {
         {
             return None;
         }
+        self.unreadable.remove(&key);
         if let Some(version) = version.filter(|_| key.kind != Kind::Pod) {
             self.versions.insert(key.clone(), version);
         }
@@ -193,6 +220,7 @@ impl World {
     pub fn forget(&mut self, key: &ObjectKey, version: Option<u64>) -> Option<Change> {
         let known = self.version(key);
         self.versions.remove(key);
+        self.unreadable.remove(key);
         if let Some(version) = version.max(known) {
             if self.gone.insert(key.clone(), version).is_none() {
                 self.gone_order.push_back(key.clone());
@@ -265,8 +293,10 @@ impl World {
             Kind::Pod => self.pods.keys().map(pod_key).collect(),
             _ => self.versions.keys().filter(|key| key.kind == kind).cloned().collect(),
         };
-        let mut absent: Vec<ObjectKey> = known.into_iter().filter(|key| !present.contains(key)).collect();
+        let known = known.into_iter().chain(self.unreadable.keys().filter(|key| key.kind == kind).cloned());
+        let mut absent: Vec<ObjectKey> = known.filter(|key| !present.contains(key)).collect();
         absent.sort();
+        absent.dedup();
         absent
     }
 

@@ -20,7 +20,7 @@ fn duties() -> Vec<Box<dyn Duty>> {
 }
 
 fn chore(name: &'static str, seconds: u64, at_start: bool) -> Chore {
-    Chore { name, every: Duration::from_secs(seconds), at_start }
+    Chore { name, every: Duration::from_secs(seconds), at_start, collects: false }
 }
 
 fn report(asks: Vec<ChoreAsk>) -> Result<ChoreReport, CloudError> {

@@ -66,7 +66,11 @@ pub(super) fn list(settings: &Settings) -> Vec<Chore> {
     if !settings.is_isolated_vpc {
         out.push((PROFILES, 30 * MINUTE, false));
     }
-    out.into_iter().map(|(name, every, at_start)| Chore { name, every, at_start }).collect()
+    let out = out.into_iter().map(|(name, every, at_start)| {
+        let collects = matches!(name, GARBAGE | PROFILES);
+        Chore { name, every, at_start, collects }
+    });
+    out.collect()
 }
 
 impl Inner {

@@ -117,6 +117,14 @@ impl Execution {
                 tracing::error!(controller = NAME, NodeClaim = &**claim, "giving the node back, its command timed out");
                 desk.commands.give_back(claim, &held.node);
             }
+            Stage::Taking { method, .. } if desk.may_begin(method.voluntary()).is_err() => {
+                tracing::info!(
+                    controller = NAME,
+                    NodeClaim = &**claim,
+                    "abandoning disruption, everything voluntary stands still"
+                );
+                desk.commands.give_back(claim, &held.node);
+            }
             Stage::Taking { method, .. } if !is_as_decided(*method, world, &held.node, desk.now) => {
                 tracing::info!(
                     controller = NAME,

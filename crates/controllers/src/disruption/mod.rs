@@ -27,6 +27,7 @@ pub use condition::Conditioning;
 pub use execution::Execution;
 pub use rounds::Rounds;
 
+use crate::standstill::Voluntary;
 use kerf_api::DisruptionReason;
 
 /// The ways to disrupt a node of one's own will, in the order in which they are asked. A round asks only for emptiness so far.
@@ -41,6 +42,16 @@ pub enum Method {
 }
 
 impl Method {
+    /// As what it asks whether it may begin.
+    pub fn voluntary(self) -> Voluntary {
+        match self {
+            Method::Repair => Voluntary::Repair,
+            Method::Emptiness => Voluntary::Emptiness,
+            Method::StaticDrift | Method::Drift => Voluntary::Drift,
+            Method::MultiNodeConsolidation | Method::SingleNodeConsolidation => Voluntary::Consolidation,
+        }
+    }
+
     /// What budgets, conditions and events call it.
     pub fn reason(self) -> DisruptionReason {
         match self {

@@ -50,6 +50,8 @@ pub struct Rounds {
     validate_at: Option<UnixMillis>,
     /// Some could go if a budget let them.
     is_short_of_budget: bool,
+    /// Some would have gone if what is voluntary had not stood still.
+    is_held: bool,
     gone_pools: Vec<Text>,
 }
 
@@ -62,6 +64,7 @@ impl Default for Rounds {
             eligible: BTreeMap::new(),
             validate_at: None,
             is_short_of_budget: false,
+            is_held: false,
             gone_pools: Vec::new(),
         }
     }
@@ -112,6 +115,9 @@ impl Duty for Rounds {
         if !desk.world.is_synced() {
             return None;
         }
+        if self.is_held && desk.may_begin(Method::Emptiness.voluntary()).is_ok() {
+            (self.is_held, self.full_at) = (false, UnixMillis(i64::MIN));
+        }
         if self.next_due() <= desk.now {
             self.round(desk);
         }
@@ -151,7 +157,7 @@ impl Rounds {
     }
 
     fn round(&mut self, desk: &mut Desk<'_>) {
-        let now = desk.now;
+        let (now, method) = (desk.now, Method::Emptiness);
         let is_full = self.full_at <= now;
         let looks = self.look(desk, is_full);
         (self.last, self.touched) = (now, BTreeSet::new());
@@ -183,10 +189,15 @@ impl Rounds {
             let left = self.ask_budgets(desk, is_full, &pools_in_question);
             let (chosen, kept) = emptiness::choose(ready, &left);
             self.is_short_of_budget = !kept.is_empty() || (self.is_short_of_budget && !is_full);
-            self.start(&chosen, desk);
+            if desk.may_begin(method.voluntary()).is_ok() {
+                self.start(&chosen, desk);
+            } else {
+                // What was found is asked again when it may be done.
+                self.is_held |= !chosen.is_empty();
+            }
         }
         if is_full {
-            let reason = Method::Emptiness.reason_label();
+            let reason = method.reason_label();
             desk.metrics.set(&families::VOLUNTARY_DISRUPTION_ELIGIBLE_NODES, &[reason], self.eligible.len() as f64);
         }
     }

@@ -32,6 +32,7 @@ use crate::errand::Outcome;
 use crate::metrics::families;
 use crate::queue::{Queue, earlier};
 use crate::resource::{NODE_CLAIMS, NODES};
+use crate::standstill::Voluntary;
 use crate::world::{Change, World, claim_provider_id, provider_id};
 use crate::write;
 use kerf_api::labels::{TERMINATION_FINALIZER, ZONE};
@@ -54,6 +55,8 @@ const INSTANCE_TERMINATING: &str = "InstanceTerminating";
 const CLOUD: &str = "cloud/";
 /// A write that met a newer object: the newer one is on its way, and its arrival brings the next look.
 const CONFLICT_MS: i64 = 1_000;
+/// How often a claim that is late is looked at while everything voluntary stands still.
+const HELD_MS: i64 = 10_000;
 const BACKOFF_MS: (i64, i64) = (1_000, 60_000);
 
 pub struct Lifecycle {
@@ -301,10 +304,11 @@ impl Look<'_, '_, '_> {
         match liveness::judge(&conditions, now) {
             liveness::Judgement::Alive => {}
             liveness::Judgement::Until(then) => self.again = earlier(self.again, Some(then)),
-            liveness::Judgement::Late(give_up) => {
+            liveness::Judgement::Late(give_up) if self.desk.may_begin(Voluntary::Liveness).is_ok() => {
                 self.delete(give_up);
                 return;
             }
+            liveness::Judgement::Late(_) => self.again = earlier(self.again, Some(UnixMillis(now.0 + HELD_MS))),
         }
         let has_news = conditions.is_changed() || status != json!({});
         // An answer of the cloud is about to change the status anyway.

@@ -309,6 +309,10 @@ families! {
 
     // The process.
     // Ours.
+    DISRUPTION_STANDSTILL = "kerf_disruption_standstill" gauge [what, reason]
+        "1 for each voluntary way to remove nodes that stands still, by reason: paused, stale, unreadable or brake.";
+    UNREADABLE_OBJECTS = "kerf_unreadable_objects" gauge [kind]
+        "Objects that are there and cannot be read, by kind.";
     UNSOUND_PLANS_TOTAL = "kerf_unsound_plans_total" counter []
         "Plans that would have broken a rule of the audit, and were dropped.";
     // The process.

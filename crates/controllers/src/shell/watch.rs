@@ -439,8 +439,9 @@ impl Follower {
     /// Tells of an object that cannot be read. The others go on.
     async fn unread<'a>(&mut self, text: &'a str, error: Unreadable) -> Result<Option<StubMeta<'a>>, Break> {
         let stub = serde_json::from_str::<Stub<'a>>(text).ok().map(|stub| stub.metadata);
-        let what = match &stub {
-            Some(stub) => self.key(stub).to_string(),
+        let key = stub.as_ref().map(|stub| self.key(stub));
+        let what = match &key {
+            Some(key) => key.to_string(),
             None => format!("{} without a name", self.source.resource.kind),
         };
         let (field, message) = match error {
@@ -449,7 +450,7 @@ impl Follower {
             Unreadable::OtherVersion { known } => ("apiVersion".to_owned(), format!("only {known} is read")),
             Unreadable::UnknownKind | Unreadable::NotNeeded => ("kind".to_owned(), "it is of another kind".to_owned()),
         };
-        self.wake(Wake::Unreadable { what, field, message }).await?;
+        self.wake(Wake::Unreadable { key, what, field, message }).await?;
         Ok(stub)
     }
 

@@ -10,6 +10,7 @@ use crate::errand::Outcome;
 use crate::pools::is_served;
 use crate::queue::Queue;
 use crate::resource::NODE_CLAIMS;
+use crate::standstill::Voluntary;
 use crate::world::{Change, World, claim_provider_id};
 use crate::write;
 use kerf_api::NodeClaim;
@@ -43,6 +44,9 @@ impl Duty for Deprovisioning {
 
     fn work(&mut self, desk: &mut Desk<'_>) -> Option<UnixMillis> {
         if !desk.world.is_synced() {
+            return None;
+        }
+        if desk.may_begin(Voluntary::StaticDeprovisioning).is_err() {
             return None;
         }
         for name in self.queue.take_due(desk.now) {

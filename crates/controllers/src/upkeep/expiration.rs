@@ -8,6 +8,7 @@ use crate::errand::Outcome;
 use crate::lifecycle::{is_managed, removal};
 use crate::queue::Queue;
 use crate::resource::NODE_CLAIMS;
+use crate::standstill::Voluntary;
 use crate::world::{Change, World};
 use crate::write;
 use kerf_api::NodeClaim;
@@ -51,6 +52,9 @@ impl Duty for Expiration {
 
     fn work(&mut self, desk: &mut Desk<'_>) -> Option<UnixMillis> {
         if !desk.world.is_synced() {
+            return None;
+        }
+        if desk.may_begin(Voluntary::Expiration).is_err() {
             return None;
         }
         for name in self.queue.take_due(desk.now) {

@@ -7,6 +7,7 @@ use crate::errand::{CloudAnswer, CloudCall, Outcome};
 use crate::lifecycle::{is_managed, removal};
 use crate::queue::Queue;
 use crate::resource::NODE_CLAIMS;
+use crate::standstill::Voluntary;
 use crate::world::{Change, World, claim_provider_id, is_ready};
 use crate::write;
 use kerf_api::NodeClaim;
@@ -59,6 +60,13 @@ impl Duty for Garbage {
 
     fn work(&mut self, desk: &mut Desk<'_>) -> Option<UnixMillis> {
         if !desk.world.is_synced() {
+            return None;
+        }
+        if desk.may_begin(Voluntary::Collection).is_err() {
+            // By then it is another question.
+            for name in std::mem::take(&mut self.lost).into_keys() {
+                self.queue.forget(&name);
+            }
             return None;
         }
         for key in self.queue.take_due(desk.now) {

@@ -1,0 +1,189 @@
+//! What is done of our own will, whether it may begin now, and why not.
+//!
+//! ```text
+//! emptiness, drift, consolidation, expiration, collection, liveness, static deprovisioning ─▶ Desk::may_begin ─▶ yes, or Standstill
+//!                                                                                               ▲
+//!                           stale kinds, unreadable objects (World), the operator's setting ────┘
+//! ```
+//!
+//! Everything that takes a node away though nobody asked for it asks here before it starts. What a person asked for (a deleted claim or
+//! node, its drain) and what the cloud takes back ask nobody. A standstill begins and ends by itself, with what it stands for; its end is
+//! always a wake, so that nobody needs to ask in between.
+
+mod told;
+
+pub use told::Tell;
+
+use crate::options::Options;
+use crate::world::World;
+use kerf_mirror::Kind;
+use std::fmt;
+
+/// What takes nodes away of our own will.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Voluntary {
+    Emptiness,
+    Drift,
+    Consolidation,
+    Expiration,
+    /// Claims without a machine, machines without a claim, and what else nobody seems to use.
+    Collection,
+    /// Claims whose machine did not come, or did not join.
+    Liveness,
+    StaticDeprovisioning,
+    Repair,
+}
+
+impl Voluntary {
+    pub const ALL: [Self; 8] = [
+        Self::Emptiness,
+        Self::Drift,
+        Self::Consolidation,
+        Self::Expiration,
+        Self::Collection,
+        Self::Liveness,
+        Self::StaticDeprovisioning,
+        Self::Repair,
+    ];
+
+    /// Kinds of which one object that cannot be read holds this back: what is not seen could make a node look empty, gone or late.
+    fn must_read(self) -> &'static [Kind] {
+        match self {
+            Self::Emptiness | Self::Drift | Self::Consolidation | Self::StaticDeprovisioning => &[Kind::Pod],
+            Self::Repair => &[Kind::Pod, Kind::Node],
+            Self::Collection => &[Kind::NodeClaim, Kind::Node, Kind::NodePool, Kind::NodeClass],
+            Self::Liveness => &[Kind::Node],
+            Self::Expiration => &[],
+        }
+    }
+}
+
+impl fmt::Display for Voluntary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Emptiness => "emptiness",
+            Self::Drift => "drift",
+            Self::Consolidation => "consolidation",
+            Self::Expiration => "expiration",
+            Self::Collection => "garbage collection",
+            Self::Liveness => "liveness",
+            Self::StaticDeprovisioning => "static deprovisioning",
+            Self::Repair => "repair",
+        })
+    }
+}
+
+/// Why nothing voluntary begins.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Standstill {
+    /// The operator's setting.
+    Paused,
+    /// Nothing was heard of these kinds for too long.
+    Stale { kinds: Vec<Kind> },
+    /// Objects that cannot be read: how many, and the first of them.
+    Unreadable { n_objects: usize, first: String, why: String },
+}
+
+impl Standstill {
+    /// The `reason` label of metrics.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Paused => "paused",
+            Self::Stale { .. } => "stale",
+            Self::Unreadable { .. } => "unreadable",
+        }
+    }
+}
+
+impl fmt::Display for Standstill {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Paused => f.write_str("the operator was started with --pause-disruption"),
+            Self::Stale { kinds } => {
+                let kinds: Vec<String> = kinds.iter().map(ToString::to_string).collect();
+                write!(f, "the API server has said nothing of {} for too long", kinds.join(", "))
+            }
+            Self::Unreadable { n_objects: 1, first, why } => write!(f, "{first} cannot be read: {why}"),
+            Self::Unreadable { n_objects, first, why } => {
+                write!(f, "{n_objects} objects cannot be read, of them {first}: {why}")
+            }
+        }
+    }
+}
+
+/// Whether something voluntary may begin now.
+pub(crate) fn may_begin(what: Voluntary, world: &World, options: &Options) -> Result<(), Standstill> {
+    if options.pauses_disruption {
+        return Err(Standstill::Paused);
+    }
+    if !world.stale().is_empty() {
+        return Err(Standstill::Stale { kinds: world.stale().iter().copied().collect() });
+    }
+    let mut unreadable = world.unreadable().iter().filter(|(key, _)| what.must_read().contains(&key.kind));
+    match unreadable.next() {
+        None => Ok(()),
+        Some((first, why)) => Err(Standstill::Unreadable {
+            n_objects: 1 + unreadable.count(),
+            first: first.to_string(),
+            why: why.clone(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kerf_mirror::{Mirror, MirrorSettings, ObjectKey, View};
+
+    fn world() -> World {
+        World::new(Mirror::new(MirrorSettings::new(View::Live)), [])
+    }
+
+    fn key(kind: Kind, name: &str) -> ObjectKey {
+        ObjectKey { kind, class_kind: None, namespace: "".into(), name: name.into() }
+    }
+
+    fn held(world: &World, options: &Options) -> Vec<Voluntary> {
+        Voluntary::ALL.into_iter().filter(|what| may_begin(*what, world, options).is_err()).collect()
+    }
+
+    #[test]
+    fn a_stale_kind_or_the_pause_holds_all_of_it_until_it_is_heard_of_again() {
+        let mut options = Options::new(MirrorSettings::new(View::Live));
+        let mut world = world();
+        assert!(held(&world, &options).is_empty());
+        assert!(world.set_stale(Kind::Pod, true) && !world.set_stale(Kind::Pod, true), "told once");
+        assert_eq!(held(&world, &options), Voluntary::ALL);
+        let why = may_begin(Voluntary::Emptiness, &world, &options).unwrap_err();
+        assert_eq!(why.to_string(), "the API server has said nothing of Pod for too long");
+        world.set_stale(Kind::Pod, false);
+        assert!(held(&world, &options).is_empty());
+        options.pauses_disruption = true;
+        assert_eq!(held(&world, &options), Voluntary::ALL);
+    }
+
+    #[test]
+    fn what_cannot_be_read_holds_back_what_depends_on_it() {
+        use Voluntary::{Collection, Consolidation, Drift, Emptiness, Liveness, Repair, StaticDeprovisioning};
+        let options = Options::new(MirrorSettings::new(View::Live));
+        for (kind, expected) in [
+            (Kind::NodeClaim, vec![Collection]),
+            (Kind::NodePool, vec![Collection]),
+            (Kind::NodeClass, vec![Collection]),
+            (Kind::Node, vec![Collection, Liveness, Repair]),
+            (Kind::Pod, vec![Emptiness, Drift, Consolidation, StaticDeprovisioning, Repair]),
+            (Kind::StorageClass, vec![]),
+        ] {
+            let mut world = world();
+            world.cannot_read(key(kind, "a"), "spec: odd".to_owned());
+            assert_eq!(held(&world, &options), expected, "{kind}");
+            world.forget(&key(kind, "a"), None);
+            assert!(held(&world, &options).is_empty(), "{kind}: it is gone");
+        }
+        let mut world = world();
+        world.cannot_read(key(Kind::NodeClaim, "b"), "spec: odd".to_owned());
+        world.cannot_read(key(Kind::NodeClaim, "a"), "status: odd".to_owned());
+        let why = may_begin(Collection, &world, &options).unwrap_err();
+        assert_eq!(why.to_string(), "2 objects cannot be read, of them NodeClaim a: status: odd");
+    }
+}
