@@ -624,6 +624,60 @@ fn d0_20_a_machine_that_is_still_ours_is_drained_and_ended_as_ever() {
     assert!(cloud.script().instances.is_empty());
 }
 
+/// Whether the deletion of the node of claim `c` was asked for.
+fn is_node_going(it: &Rehearsal) -> bool {
+    it.get("/api/v1/nodes/node-of-c").is_some_and(|node| !node["metadata"]["deletionTimestamp"].is_null())
+}
+
+#[test]
+fn an_end_does_not_wait_for_a_cloud_that_does_not_say_whose_machine_it_is() {
+    let (mut it, cloud) = rehearse(lifecycle);
+    make_ready(&mut it, "c", &json!({"terminationGracePeriod": "60s"}));
+    cloud.script().released = Some(false);
+    cloud.script().is_release_held = true;
+    it.delete(&format!("{CLAIMS}/c"));
+    it.settle();
+    assert!(!it.events("TerminationGracePeriodExpiring").is_empty(), "the deadline waits for nobody");
+    it.run_until("the node's deletion is asked for", 3, is_node_going);
+    let_go(&mut it, "node-of-c");
+    it.run_for(5);
+    assert!(!has_claim(&it, "c") && cloud.script().instances.is_empty(), "and neither does the machine's end");
+}
+
+#[test]
+fn what_has_a_deadline_or_a_cloud_in_trouble_is_not_waited_for_at_all() {
+    for is_in_trouble in [false, true] {
+        let (mut it, cloud) = rehearse(lifecycle);
+        make_ready(&mut it, "c", &json!({}));
+        cloud.script().released = Some(false);
+        if is_in_trouble {
+            cloud.script().release_failure = Some(CloudError::Other { message: "503".into() });
+        } else {
+            cloud.script().is_release_held = true;
+            let deadline = json!({"metadata": {"annotations": {
+                "karpenter.sh/nodeclaim-termination-timestamp": "2026-01-01T00:02:00Z"}}});
+            it.patch(&format!("{CLAIMS}/c"), &deadline);
+        }
+        it.delete(&format!("{CLAIMS}/c"));
+        it.settle();
+        assert!(is_node_going(&it), "in trouble: {is_in_trouble}");
+    }
+}
+
+#[test]
+fn d0_20_a_machine_that_turns_out_late_to_be_somebody_elses_is_not_ended() {
+    let (mut it, cloud) = rehearse(lifecycle);
+    make_ready(&mut it, "c", &json!({}));
+    cloud.script().released = Some(true);
+    cloud.script().is_release_held = true;
+    it.delete(&format!("{CLAIMS}/c"));
+    it.run_until("the node's deletion is asked for", 3, is_node_going);
+    cloud.script().is_release_held = false;
+    it.run_until("the claim is gone", 60, |it| !has_claim(it, "c"));
+    let script = cloud.script();
+    assert_eq!((script.n_terminations, script.instances.len()), (0, 1));
+}
+
 #[test]
 fn an_instance_is_asked_for_every_five_seconds_until_it_is_gone() {
     let (mut it, cloud) = rehearse(lifecycle);

@@ -34,7 +34,7 @@ impl Look<'_, '_, '_> {
             self.patch(json!({"metadata": {"annotations": {TERMINATION_TIMESTAMP: deadline}}}), Doing::Deadline);
             return;
         }
-        if self.delete_nodes() {
+        if self.awaits_word() || self.delete_nodes() {
             return;
         }
         // The cloud may be about to say that it launched something.

@@ -53,6 +53,8 @@ const INSTANCE_TERMINATING: &str = "InstanceTerminating";
 
 /// What is asked of the cloud for a claim goes under this prefix: no name of a claim contains it.
 const CLOUD: &str = "cloud/";
+/// Whose machine it is, is asked under this one: what else the cloud is asked does not wait for it.
+const RELEASE: &str = "release/";
 /// A write that met a newer object: the newer one is on its way, and its arrival brings the next look.
 const CONFLICT_MS: i64 = 1_000;
 /// How often a claim that is late is looked at while everything voluntary stands still.
@@ -90,8 +92,13 @@ struct Memory {
     ending_since: Option<UnixMillis>,
     /// The cloud has begun to end it.
     is_ending: bool,
-    /// Whether a person has taken the machine over; None before the cloud was asked.
+    /// Whether a person has taken the machine over; None before the cloud has said so.
     is_released: Option<bool>,
+    /// When that was first asked.
+    release_asked_at: Option<UnixMillis>,
+    n_release_failures: u32,
+    /// Do not ask for it again before.
+    release_after: Option<UnixMillis>,
     /// Its Node was let go.
     is_freed: bool,
     /// It is to be deleted, and why.
@@ -116,8 +123,6 @@ enum Asking {
     Search,
     /// Labels that the cloud did not know at the launch.
     Labels,
-    /// Whether the machine is somebody else's by now.
-    Release,
     Terminate,
 }
 
@@ -211,6 +216,13 @@ impl Duty for Lifecycle {
 
     fn done(&mut self, key: &Text, outcome: Outcome, desk: &mut Desk<'_>) {
         match outcome {
+            Outcome::Cloud(answer) if key.starts_with(RELEASE) => {
+                let name: Text = key.strip_prefix(RELEASE).unwrap_or(key).into();
+                if let Some(memory) = self.memory.get_mut(&name) {
+                    release::answered(&name, memory, answer, desk);
+                }
+                self.queue.add(name);
+            }
             Outcome::Cloud(answer) => {
                 let name: Text = key.strip_prefix(CLOUD).unwrap_or(key).into();
                 if let Some(memory) = self.memory.get_mut(&name) {
@@ -218,7 +230,6 @@ impl Duty for Lifecycle {
                         Some(Asking::Launch) => launch::answered(&name, memory, answer, desk),
                         Some(Asking::Search) => finalize::searched(&name, memory, answer, desk),
                         Some(Asking::Labels) => late_labels::answered(&name, memory, answer, desk),
-                        Some(Asking::Release) => release::answered(&name, memory, answer, desk),
                         Some(Asking::Terminate) => finalize::terminated(&name, memory, answer, desk),
                         None => {}
                     }

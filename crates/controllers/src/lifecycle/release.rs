@@ -1,9 +1,11 @@
 //! A machine that a person has taken over: its claim goes, its Node stays, and nothing is drained or ended.
 //!
-//! Asked once, when the claim is being deleted and before anything else happens to it: whoever keeps nodes although their pool goes
-//! takes them over first.
+//! Asked when the claim is being deleted, beside everything else: whoever keeps nodes although their pool goes takes them over first, and
+//! the cloud's answer is there before the Node's deletion, which nobody can take back. An answer that takes longer than a moment is not
+//! waited for, and neither is it where the machine has a deadline: a drain that begins late hurts more than a Node that must
+//! register again. The machine itself is never ended once it is known to be somebody else's.
 
-use super::{Asking, Doing, Look, Memory, NAME, backoff_ms, cloud_key};
+use super::{Doing, Look, Memory, NAME, RELEASE, backoff_ms};
 use crate::desk::Desk;
 use crate::errand::{CloudAnswer, CloudCall};
 use crate::events::{About, Event};
@@ -11,14 +13,17 @@ use crate::queue::earlier;
 use crate::resource::{NODE_CLAIMS, NODES};
 use crate::world::claim_provider_id;
 use k8s_openapi::api::core::v1::Node;
-use kerf_api::labels::TERMINATION_FINALIZER;
+use kerf_api::labels::{TERMINATION_FINALIZER, TERMINATION_TIMESTAMP};
 use kerf_api::taints::DISRUPTED;
 use kerf_cloud::CloudError;
 use kerf_model::{Text, UnixMillis};
 use serde_json::{Value, json};
 
+/// How long a Node's deletion waits for the cloud's word on whose machine it is.
+const PATIENCE_MS: i64 = 2_000;
+
 impl Look<'_, '_, '_> {
-    /// Whether the machine was taken over, or that is still being asked. If it was, lets go of its Node and then of the claim.
+    /// If the machine was taken over, lets go of its Node and then of the claim, and answers true. Otherwise asks about it beside.
     pub(super) fn lets_go(&mut self) -> bool {
         let Some(id) = claim_provider_id(self.claim).map(Text::from) else {
             return false;
@@ -32,21 +37,40 @@ impl Look<'_, '_, '_> {
             None if self.desk.cloud.released(id.clone()).is_none() => false,
             None => {
                 self.ask_whether_released(id);
-                true
+                false
             }
         }
     }
 
+    /// Whether the cloud's word may still come in time to spare the Node.
+    pub(super) fn awaits_word(&mut self) -> bool {
+        let Some(since) = self.memory.release_asked_at else {
+            return false;
+        };
+        let is_in_haste =
+            self.claim.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(TERMINATION_TIMESTAMP));
+        let until = UnixMillis(since.0.saturating_add(PATIENCE_MS));
+        // A first refusal is an answer of a kind: whoever is in trouble is not waited for.
+        let is_asking = self.memory.is_released.is_none() && self.memory.n_release_failures == 0;
+        let awaits = is_asking && until > self.desk.now && !is_in_haste;
+        if awaits {
+            self.again = earlier(self.again, Some(until));
+        }
+        awaits
+    }
+
     fn ask_whether_released(&mut self, provider_id: Text) {
-        if self.memory.asking.is_some() {
+        // Its end marks the claim again.
+        let key = release_key(self.name);
+        if self.desk.is_busy(&key) {
             return;
         }
-        if let Some(then) = self.memory.end_after.filter(|then| *then > self.desk.now) {
+        if let Some(then) = self.memory.release_after.filter(|then| *then > self.desk.now) {
             self.again = earlier(self.again, Some(then));
             return;
         }
-        self.memory.asking = Some(Asking::Release);
-        self.desk.ask_cloud(&cloud_key(self.name), CloudCall::IsReleased { provider_id });
+        self.memory.release_asked_at.get_or_insert(self.desk.now);
+        self.desk.ask_cloud(&key, CloudCall::IsReleased { provider_id });
     }
 
     fn free(&mut self, provider_id: &str) {
@@ -81,11 +105,17 @@ pub(super) fn answered(name: &Text, memory: &mut Memory, answer: Result<CloudAns
         Ok(_) => memory.is_released = Some(false),
         Err(error) if error.is_not_found() => memory.is_released = Some(false),
         Err(error) => {
-            memory.n_failures += 1;
+            memory.n_release_failures += 1;
             tracing::error!(controller = NAME, NodeClaim = &**name, error = %error, "asking whether a machine was taken over");
-            memory.end_after = Some(UnixMillis(desk.now.0.saturating_add(backoff_ms(memory.n_failures))));
+            let wait_ms = backoff_ms(memory.n_release_failures);
+            memory.release_after = Some(UnixMillis(desk.now.0.saturating_add(wait_ms)));
         }
     }
+}
+
+/// The key under which the cloud is asked whose machine it is: beside what else it is asked about a claim.
+fn release_key(name: &Text) -> Text {
+    format!("{RELEASE}{name}").into()
 }
 
 /// What a Node must lose to stay when its claim goes: our finalizer, the claim as its owner, and our taint. None when it has none of

@@ -33,6 +33,9 @@ const MACHINE_AGAIN_MS: i64 = 5_000;
 /// The first time it is asked again sooner: some clouds end a machine at once.
 const MACHINE_SOON_MS: i64 = 1_000;
 
+/// What the question for a machine begins with, as a key: no node has a name with this in it.
+const ASK: &str = "machine/";
+
 const DRAINED: &str = "Drained";
 const VOLUMES_DETACHED: &str = "VolumesDetached";
 const INSTANCE_TERMINATING: &str = "InstanceTerminating";
@@ -51,7 +54,7 @@ struct Going {
     under_way: Option<Step>,
     /// The node as it was when it was let go: it may be gone before we hear of it.
     released: Option<Arc<Node>>,
-    /// When the cloud was last asked whether it has the machine of a node that is not ready.
+    /// When the cloud last said whether it has the machine of a node that is not ready.
     asked_at: Option<UnixMillis>,
     /// When the cloud was last asked to end the machine, and said that it would.
     ending_at: Option<UnixMillis>,
@@ -66,7 +69,6 @@ struct Going {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     DeleteClaim,
-    AskForMachine,
     Taint,
     Tell { is_drained: bool },
     EndMachine,
@@ -132,6 +134,10 @@ impl Duty for NodeTermination {
     }
 
     fn done(&mut self, name: &Text, outcome: Outcome, desk: &mut Desk<'_>) {
+        if let Some(name) = name.strip_prefix(ASK) {
+            self.heard_of_machine(&name.into(), &outcome, desk.now);
+            return;
+        }
         let Some(going) = self.going.get_mut(name) else {
             return;
         };
@@ -153,12 +159,6 @@ impl Duty for NodeTermination {
             }
             (_, Outcome::Api(Ok(_))) => {
                 tell_success(step, name, desk);
-                None
-            }
-            (Step::AskForMachine, Outcome::Cloud(answer)) => {
-                going.asked_at = Some(desk.now);
-                going.has_no_machine = answer.as_ref().is_err_and(kerf_cloud::CloudError::is_not_found);
-                // Not to know is no reason not to drain.
                 None
             }
             (_, Outcome::Cloud(Ok(_))) => {
@@ -191,6 +191,16 @@ impl Duty for NodeTermination {
 }
 
 impl NodeTermination {
+    /// The cloud was asked whether it has the machine. Not to know is no reason not to drain.
+    fn heard_of_machine(&mut self, name: &Text, outcome: &Outcome, now: UnixMillis) {
+        let Some(going) = self.going.get_mut(name) else {
+            return;
+        };
+        going.asked_at = Some(now);
+        going.has_no_machine |= matches!(outcome, Outcome::Cloud(Err(error)) if error.is_not_found());
+        self.queue.add(name.clone());
+    }
+
     fn forget(&mut self, name: &Text) {
         self.going.remove(name);
         self.queue.forget(name);
@@ -228,13 +238,14 @@ impl NodeTermination {
         if !is_ready(&node)
             && let Some(provider_id) = provider_id(&node)
         {
+            // Asked beside: a cloud that does not answer keeps nobody from draining.
             let ask_at = going.asked_at.map_or(desk.now, |at| UnixMillis(at.0 + MACHINE_AGAIN_MS));
-            if ask_at <= desk.now {
-                going.under_way = Some(Step::AskForMachine);
-                desk.ask_cloud(name, CloudCall::Get { provider_id: provider_id.into() });
-                return None;
+            let key: Text = format!("{ASK}{name}").into();
+            if ask_at > desk.now {
+                again = Some(ask_at);
+            } else if !desk.is_busy(&key) {
+                desk.ask_cloud(&key, CloudCall::Get { provider_id: provider_id.into() });
             }
-            again = Some(ask_at);
         }
         let deadline = claim.as_deref().and_then(termination_time);
         if let Some(deadline) = deadline {
@@ -377,7 +388,7 @@ fn tell_success(step: Step, name: &Text, desk: &mut Desk<'_>) {
             desk.metrics.add(&families::NODES_DRAINED_TOTAL, &[label(node, labels::NODE_POOL)], 1.0);
         }
         Step::DeleteClaim => tracing::info!(controller = "node.termination", Node = %name, "deleted nodeclaim"),
-        Step::Tell { is_drained: false } | Step::AskForMachine | Step::EndMachine | Step::Release { .. } => {}
+        Step::Tell { is_drained: false } | Step::EndMachine | Step::Release { .. } => {}
     }
 }
 

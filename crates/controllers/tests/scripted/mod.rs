@@ -47,6 +47,10 @@ pub(crate) struct Script {
     pub(crate) n_drift_questions: usize,
     /// Whether its machines were taken over by a person; None: here that does not happen.
     pub(crate) released: Option<bool>,
+    /// Whoever asks about that hears nothing until this is false again.
+    pub(crate) is_release_held: bool,
+    /// What it says instead.
+    pub(crate) release_failure: Option<CloudError>,
     pub(crate) chores: Vec<Chore>,
     /// Answers to the next runs of chores; after them there is nothing to report.
     pub(crate) reports: VecDeque<Result<ChoreReport, CloudError>>,
@@ -216,8 +220,11 @@ impl CloudProvider for ScriptedCloud {
     }
 
     fn released(&self, _: Text) -> Option<Answer<bool>> {
-        let released = self.script().released?;
-        Some(Box::pin(ready(Ok(released))))
+        let script = self.script();
+        let released = script.released?;
+        let answer = script.release_failure.clone().map_or(Ok(released), Err);
+        drop(script);
+        Some(self.say(answer, |script| script.is_release_held))
     }
 
     fn chores(&self) -> Vec<Chore> {

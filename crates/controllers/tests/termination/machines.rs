@@ -91,6 +91,20 @@ fn a_node_that_is_not_ready_and_whose_machine_is_gone_is_let_go_at_once() {
 }
 
 #[test]
+fn a_node_that_is_not_ready_is_drained_though_the_cloud_does_not_say_whether_its_machine_is_there() {
+    let (mut rehearsal, machines) = stage(&["n1"]);
+    run_pod(&mut rehearsal, "a", "n1", &json!({}));
+    machines.hush("n1");
+    rehearsal.plane().machines().power_off("n1");
+    rehearsal.run_until("the node is not ready", 90, |rehearsal| {
+        rehearsal.get(&node_path("n1")).unwrap_or_default()["status"]["conditions"].to_string().contains("Unknown")
+    });
+    rehearsal.delete(&node_path("n1"));
+    rehearsal.run_until("its pod leaves", 10, |rehearsal| is_leaving(rehearsal, "a"));
+    assert!(is_tainted(&rehearsal, "n1"));
+}
+
+#[test]
 fn a_node_that_is_not_ready_but_has_its_machine_is_drained() {
     let (mut rehearsal, machines) = stage(&["n1"]);
     run_pod(&mut rehearsal, "a", "n1", &json!({}));
