@@ -246,6 +246,107 @@ fn what_cannot_work_ends_at_once_with_one_message_that_says_what_to_do() {
     }
 }
 
+/// The same kubeconfig, whose user is somebody else.
+fn with_user(kubeconfig: &str, user: &Value) -> String {
+    let text = std::fs::read_to_string(kubeconfig).unwrap();
+    let mut config: Value = serde_norway::from_str(&text).unwrap();
+    config["users"][0]["user"] = user.clone();
+    config.to_string()
+}
+
+/// A user whose credentials come from a script.
+fn plugin(script: &str) -> Value {
+    json!({"exec": {
+        "apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/sh", "args": ["-c", script], "interactiveMode": "Never",
+    }})
+}
+
+#[test]
+fn an_exec_plugin_gives_the_credentials_and_one_that_cannot_is_named() {
+    let cluster = Cluster::start();
+    let token = cluster.plane.address().unwrap().token.clone();
+    let file = cluster.folder.path().join("plugin");
+    let credential = |token: &str| {
+        let status = json!({"token": token, "expirationTimestamp": "2100-01-01T00:00:00Z"});
+        json!({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}).to_string()
+    };
+    let run = |script: &str| {
+        std::fs::write(&file, with_user(&cluster.kubeconfig(), &plugin(script))).unwrap();
+        kerf().args(["run", "--cloud=kwok", "--kubeconfig", &file.display().to_string()]).output().unwrap()
+    };
+    refused(&run("exit 3"), "exec plugin \"/bin/sh\" of the kubeconfig gives no credentials: run it by hand");
+    refused(&run("echo hello"), "gives no credentials");
+    refused(&run(&format!("echo '{}'", credential("of-last-year"))), "does not accept our credentials");
+    let good = plugin(&format!("echo '{}'", credential(&token)));
+    std::fs::write(&file, with_user(&cluster.kubeconfig(), &good)).unwrap();
+    std::fs::rename(&file, cluster.folder.path().join("kubeconfig")).unwrap();
+    let mut operator = Operator::start(&cluster, &["--disable-leader-election"]);
+    until("it is ready", || page(&operator.probes, "/readyz").0 == 200);
+    assert_eq!(operator.terminate(), Some(0));
+}
+
+/// A proxy that knows one name, and whom it was asked for.
+fn start_proxy(to: u16) -> (u16, Receiver<String>) {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (told, asked) = channel();
+    std::thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let mut head = BufReader::new(client.try_clone().unwrap());
+            let mut line = String::new();
+            head.read_line(&mut line).unwrap();
+            let mut other = String::new();
+            while head.read_line(&mut other).is_ok_and(|n| n > 2) {
+                other.clear();
+            }
+            if told.send(line.trim().to_owned()).is_err() {
+                return;
+            }
+            let server = TcpStream::connect(("127.0.0.1", to)).unwrap();
+            (&client).write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
+            let (mut from_client, mut to_server) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            std::thread::spawn(move || std::io::copy(&mut from_client, &mut to_server));
+            std::thread::spawn(move || std::io::copy(&mut &server, &mut &client));
+        }
+    });
+    (port, asked)
+}
+
+#[test]
+fn https_proxy_is_asked_for_the_api_server_unless_no_proxy_names_it() {
+    let cluster = Cluster::start();
+    let file = cluster.folder.path().join("kubeconfig");
+    let mut config: Value = serde_norway::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    let server = config["clusters"][0]["cluster"]["server"].as_str().unwrap().to_owned();
+    let port: u16 = server.rsplit(':').next().unwrap().parse().unwrap();
+    // Only the proxy knows who that is.
+    config["clusters"][0]["cluster"]["server"] = json!(format!("https://api.kerf.invalid:{port}"));
+    config["clusters"][0]["cluster"]["tls-server-name"] = json!("localhost");
+    std::fs::write(&file, config.to_string()).unwrap();
+    let (proxy, asked) = start_proxy(port);
+    let proxy = format!("http://127.0.0.1:{proxy}");
+    let mut operator = Operator::start_with(
+        &cluster,
+        &["--disable-leader-election"],
+        &[("HTTPS_PROXY", &proxy), ("NO_PROXY", "10.0.0.0/8")],
+    );
+    until("it is ready", || page(&operator.probes, "/readyz").0 == 200);
+    assert_eq!(asked.recv().unwrap(), format!("CONNECT api.kerf.invalid:{port} HTTP/1.1"));
+    assert_eq!(operator.terminate(), Some(0));
+    let output = kerf()
+        .args(["run", "--cloud=kwok", "--kubeconfig", &cluster.kubeconfig()])
+        .envs([("HTTPS_PROXY", proxy.as_str()), ("NO_PROXY", ".kerf.invalid")])
+        .output()
+        .unwrap();
+    refused(&output, "cannot reach the API server at https://api.kerf.invalid:");
+    let output = kerf()
+        .args(["run", "--cloud=kwok", "--kubeconfig", &cluster.kubeconfig()])
+        .envs([("HTTPS_PROXY", "https://proxy.kerf.invalid")])
+        .output()
+        .unwrap();
+    refused(&output, "the proxy https://proxy.kerf.invalid cannot be used");
+}
+
 #[test]
 fn a_port_that_is_taken_is_named() {
     let cluster = Cluster::start();

@@ -19,6 +19,6 @@ mod node;
 mod volumes;
 
 pub use drain::{Drain, Tier, force_from, force_grace_seconds, is_drainable, is_waited_for};
-pub use eviction::{EvictionQueue, Evictions, Until};
+pub use eviction::{EvictionQueue, Evictions, NAME as EVICTION_QUEUE, Until};
 pub use hold::tell_hold;
 pub use node::NodeTermination;

@@ -8,11 +8,13 @@ mod cluster;
 mod fake;
 
 use cluster::{Cluster, NoCloud, until};
-use fake::{Asked, Fake};
+use fake::{Asked, Fake, scripted};
+use kerf_controllers::dispatch::Lane;
 use kerf_controllers::metrics::Metrics;
 use kerf_controllers::resource::NODES;
 use kerf_controllers::shell::{Caller, Election, Handle, Limits, Reply, Setup, Shell, Stopped, Timings, WallClock};
-use kerf_controllers::{Change, Desk, Duty, Operator, Options, Outcome, World, write};
+use kerf_controllers::termination::EVICTION_QUEUE;
+use kerf_controllers::{ApiCall, Change, Desk, Duty, Operator, Options, Outcome, World, write};
 use kerf_mirror::{Kind, MirrorSettings, View};
 use kerf_model::{Text, UnixMillis};
 use kube::Client;
@@ -64,13 +66,24 @@ fn start_with(
     warms_up: bool,
     unwanted: Vec<Kind>,
 ) -> Running {
+    let caller = Caller::new(client, Limits { per_second: 200.0, burst: 300, in_flight: 50 });
+    run(caller, duties, election, warms_up, unwanted)
+}
+
+fn run(
+    caller: Caller,
+    duties: Vec<Box<dyn Duty>>,
+    election: Option<Election>,
+    warms_up: bool,
+    unwanted: Vec<Kind>,
+) -> Running {
     let options = Options::new(MirrorSettings::new(View::Live));
     let cloud = Arc::new(NoCloud);
     let shell = Shell::new(Setup {
         operator: Operator::with_duties(options, cloud.clone(), Arc::new(Metrics::default()), duties),
         cloud,
         clock: Arc::new(WallClock),
-        caller: Caller::new(client, Limits { per_second: 200.0, burst: 300, in_flight: 50 }),
+        caller,
         election,
         warms_up,
         unwanted,
@@ -381,6 +394,101 @@ async fn what_was_begun_ends_before_the_process_does() {
     assert!(!running.task.is_finished(), "the errand is still under way");
     may_answer.notify_one();
     running.task.await.unwrap().unwrap();
+}
+
+/// Orders these requests once everything has been seen, under this name, and counts how they went by status.
+struct Orders {
+    name: &'static str,
+    calls: Vec<ApiCall>,
+    n_done: Arc<AtomicUsize>,
+    n_failed: Arc<AtomicUsize>,
+}
+
+impl Orders {
+    fn new(name: &'static str, calls: Vec<ApiCall>) -> (Box<dyn Duty>, Arc<AtomicUsize>, Arc<AtomicUsize>) {
+        let duty = Self { name, calls, n_done: Arc::default(), n_failed: Arc::default() };
+        let (n_done, n_failed) = (Arc::clone(&duty.n_done), Arc::clone(&duty.n_failed));
+        (Box::new(duty), n_done, n_failed)
+    }
+}
+
+impl Duty for Orders {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn observe(&mut self, _: &Change, _: &World) {}
+
+    fn work(&mut self, desk: &mut Desk<'_>) -> Option<UnixMillis> {
+        if desk.world.is_synced() {
+            for (number, call) in self.calls.drain(..).enumerate() {
+                desk.call(&number.to_string().into(), call);
+            }
+        }
+        None
+    }
+
+    fn done(&mut self, _: &Text, outcome: Outcome, _: &mut Desk<'_>) {
+        let Outcome::Api(answer) = outcome else { panic!("{outcome:?}") };
+        let counter = if answer.is_ok() { &self.n_done } else { &self.n_failed };
+        counter.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn evictions(n_pods: usize) -> Vec<ApiCall> {
+    let path = |number| format!("/api/v1/namespaces/a/pods/p{number}/eviction");
+    let call =
+        |number| ApiCall { method: "POST", path: path(number), content_type: "application/json", body: json!({}) };
+    (0..n_pods).map(call).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn writes_do_not_wait_behind_evictions_that_nobody_answers() {
+    let fake = Fake::start_slow(|asked: Asked| async move {
+        if asked.path.ends_with("/eviction") {
+            return std::future::pending().await;
+        }
+        (asked.method == "POST").then(|| Reply::json(201, "{}"))
+    })
+    .await;
+    let (evicts, ..) = Orders::new(EVICTION_QUEUE, evictions(200));
+    let nodes = (0..60).map(|number| write::create(NODES, "", &json!({"metadata": {"name": format!("n{number}")}})));
+    let (creates, n_created, _) = Orders::new("test.create", nodes.collect());
+    let running = start(fake.client(), vec![evicts, creates], None);
+    until("everything else is written", async || n_created.load(Ordering::SeqCst) == 60).await;
+    let n_evictions = fake.asked().iter().filter(|asked| asked.ends_with("/eviction")).count();
+    assert!(n_evictions <= 50 / 4, "a bounded share: {n_evictions}");
+    running.task.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_budgets_no_comes_back_at_once_and_is_asked_once() {
+    let refusal =
+        "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 10\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}";
+    let (client, n_asked) = scripted(vec![refusal; 8]).await;
+    let caller = Caller::new(client, Limits::none());
+    let begun = std::time::Instant::now();
+    for eviction in evictions(4) {
+        assert_eq!(caller.call_in(Lane::Evictions, eviction).await.unwrap_err().status, 429);
+    }
+    assert!(begun.elapsed() < Duration::from_secs(10), "nobody waited as long as the server says");
+    assert_eq!(n_asked.load(Ordering::SeqCst), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_asks_to_come_back_is_asked_again() {
+    let busy = "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    let good = "HTTP/1.1 201 Created\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}";
+    let (client, n_asked) = scripted(vec![busy, good]).await;
+    let caller = Caller::new(client, Limits::none());
+    let call = write::create(NODES, "", &json!({"metadata": {"name": "n"}}));
+    assert_eq!(caller.call(call.clone()).await, Ok(json!({})));
+    assert_eq!(n_asked.load(Ordering::SeqCst), 2);
+    // A conflict is for whoever ordered it.
+    let taken = "HTTP/1.1 409 Conflict\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    let (client, n_asked) = scripted(vec![taken, good]).await;
+    assert_eq!(Caller::new(client, Limits::none()).call(call).await.unwrap_err().status, 409);
+    assert_eq!(n_asked.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

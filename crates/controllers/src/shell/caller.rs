@@ -1,8 +1,14 @@
 //! Requests to the API server: sent at the client's rate, a limited number at a time, and answered in our own words.
+//!
+//! Whether a request is sent again, [`crate::dispatch`] says; the client itself repeats nothing.
 
 use super::bucket::Bucket;
+use super::clock::Timeline;
+use crate::dispatch::{Lane, Refused, Trip, unanswered};
 use crate::errand::{ApiCall, ApiFailure};
+use crate::limits::{RATE_OF_EVICTIONS, SHARE_OF_EVICTIONS};
 use crate::metrics::{Metrics, runtime};
+use crate::moment::Moment;
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, header};
 use kerf_mirror::without_managed_fields;
@@ -13,9 +19,6 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
-/// No answer of a healthy server takes so long; whoever waits asks again.
-const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 
 /// What answers may be.
 pub(super) const JSON: &str = "application/json";
@@ -28,7 +31,7 @@ pub struct Limits {
     /// Requests per second; negative for any number.
     pub per_second: f64,
     pub burst: u32,
-    /// Requests under way at the same time.
+    /// Requests under way at the same time. Evictions and events have a quarter each, on top of it.
     pub in_flight: usize,
 }
 
@@ -49,10 +52,52 @@ pub struct Caller {
 }
 
 struct Pace {
+    timeline: Timeline,
     work: Bucket,
     /// Events have a rate of their own: whatever is told must not hold up what is done.
     events: Bucket,
+    /// Evictions have no more than a part of the rate: they take from both.
+    evictions: Bucket,
     slots: Arc<Semaphore>,
+    slots_of_events: Arc<Semaphore>,
+    slots_of_evictions: Arc<Semaphore>,
+}
+
+impl Pace {
+    fn new(limits: Limits, now: Instant) -> Self {
+        let slots = limits.in_flight.clamp(1, Semaphore::MAX_PERMITS);
+        let share = (slots / SHARE_OF_EVICTIONS).max(1);
+        let (burst, part) = (limits.burst, u32::try_from(RATE_OF_EVICTIONS).unwrap_or(1));
+        Self {
+            timeline: Timeline::begin(),
+            work: Bucket::new(limits.per_second, burst, now),
+            events: Bucket::new(limits.per_second, burst, now),
+            evictions: Bucket::new(limits.per_second / f64::from(part), burst / part, now),
+            slots: Arc::new(Semaphore::new(slots)),
+            slots_of_events: Arc::new(Semaphore::new(share)),
+            slots_of_evictions: Arc::new(Semaphore::new(share)),
+        }
+    }
+
+    /// Waits for a turn in a lane.
+    async fn turn(&self, lane: Lane) -> OwnedSemaphorePermit {
+        let slots = match lane {
+            Lane::Work => {
+                self.work.take().await;
+                &self.slots
+            }
+            Lane::Events => {
+                self.events.take().await;
+                &self.slots_of_events
+            }
+            Lane::Evictions => {
+                self.evictions.take().await;
+                self.work.take().await;
+                &self.slots_of_evictions
+            }
+        };
+        Arc::clone(slots).acquire_owned().await.expect("nobody closes it")
+    }
 }
 
 /// Why a request was not answered as hoped, told with what to do about it.
@@ -99,14 +144,9 @@ pub fn agent(version: &str) -> String {
 }
 
 impl Caller {
+    /// Needs a client that repeats nothing by itself: see [`super::client`].
     pub fn new(client: Client, limits: Limits) -> Self {
-        let now = Instant::now();
-        let pace = Pace {
-            work: Bucket::new(limits.per_second, limits.burst, now),
-            events: Bucket::new(limits.per_second, limits.burst, now),
-            slots: Arc::new(Semaphore::new(limits.in_flight.clamp(1, Semaphore::MAX_PERMITS))),
-        };
-        Self { client, pace: Arc::new(pace), metrics: None }
+        Self { client, pace: Arc::new(Pace::new(limits, Instant::now())), metrics: None }
     }
 
     /// Counts what it asks and how it is answered.
@@ -122,42 +162,52 @@ impl Caller {
 
     /// Sends a request when it is its turn.
     pub async fn call(&self, call: ApiCall) -> Result<Value, ApiFailure> {
-        self.call_and_hold(call).await.0
+        self.call_in(Lane::Work, call).await
     }
 
-    /// The same; the request counts as under way until the slot is given back.
-    pub(super) async fn call_and_hold(&self, call: ApiCall) -> (Result<Value, ApiFailure>, OwnedSemaphorePermit) {
-        self.paced(&self.pace.work, call).await
-    }
-
-    /// Writes an event when it is its turn.
-    pub(super) async fn tell(&self, call: ApiCall) -> (Result<Value, ApiFailure>, OwnedSemaphorePermit) {
-        self.paced(&self.pace.events, call).await
+    pub async fn call_in(&self, lane: Lane, call: ApiCall) -> Result<Value, ApiFailure> {
+        self.carry(lane, call).await.0
     }
 
     pub async fn get(&self, path: &str) -> Result<Value, ApiFailure> {
         self.call(ApiCall { method: "GET", path: path.to_owned(), content_type: "", body: Value::Null }).await
     }
 
-    async fn paced(&self, bucket: &Bucket, call: ApiCall) -> (Result<Value, ApiFailure>, OwnedSemaphorePermit) {
+    /// Sends a request when it is its turn, and again where the server asks for it; it counts as under way until the slot is given back.
+    pub(super) async fn carry(&self, lane: Lane, call: ApiCall) -> (Result<Value, ApiFailure>, OwnedSemaphorePermit) {
         // Thousands may wait here: as text they are a tenth of what they are as trees, and what sends them is made when it is their turn.
-        let call = Letter::of(call);
-        bucket.take().await;
-        let slot = Arc::clone(&self.pace.slots).acquire_owned().await.expect("nobody closes it");
-        let Some(metrics) = &self.metrics else {
-            return (Box::pin(call.send(&self.client)).await, slot);
-        };
+        let letter = Letter::of(call);
+        let mut trip = Trip::of(lane, letter.method);
+        loop {
+            let slot = self.pace.turn(lane).await;
+            let by = trip.leaves(self.pace.timeline.now());
+            let refused = match Box::pin(self.send(&letter, by)).await {
+                Ok(value) => return (Ok(value), slot),
+                Err(refused) => refused,
+            };
+            let Some(then) = trip.judge(self.pace.timeline.now(), &refused) else {
+                return (Err(refused.failure), slot);
+            };
+            // Who is asked to come back later holds nobody up meanwhile.
+            drop(slot);
+            tokio::time::sleep_until(self.pace.timeline.instant(then)).await;
+        }
+    }
+
+    async fn send(&self, letter: &Letter, by: Moment) -> Result<Value, Refused> {
         let begun = Instant::now();
-        let (method, path) = (call.method, call.path.clone());
-        let answer = Box::pin(call.send(&self.client)).await;
-        let status = match &answer {
-            Err(failure) => failure.status,
-            // What the API server stores for the first time, it answers so.
-            Ok(_) if method == "POST" => 201,
-            Ok(_) => 200,
-        };
-        runtime::request_ended(metrics, method, &path, status, begun.elapsed().as_secs_f64());
-        (answer, slot)
+        let answer = tokio::time::timeout_at(self.pace.timeline.instant(by), letter.send(&self.client)).await;
+        let answer = answer.unwrap_or_else(|_| Err(unanswered().into()));
+        if let Some(metrics) = &self.metrics {
+            let status = match &answer {
+                Err(refused) => refused.failure.status,
+                // What the API server stores for the first time, it answers so.
+                Ok(_) if letter.method == "POST" => 201,
+                Ok(_) => 200,
+            };
+            runtime::request_ended(metrics, letter.method, &letter.path, status, begun.elapsed().as_secs_f64());
+        }
+        answer
     }
 }
 
@@ -166,29 +216,25 @@ struct Letter {
     method: &'static str,
     path: String,
     content_type: &'static str,
-    body: Vec<u8>,
+    body: Bytes,
 }
 
 impl Letter {
     fn of(call: ApiCall) -> Self {
         let body = if call.body.is_null() { Vec::new() } else { call.body.to_string().into_bytes() };
-        Self { method: call.method, path: call.path, content_type: call.content_type, body }
+        Self { method: call.method, path: call.path, content_type: call.content_type, body: body.into() }
     }
 
-    async fn send(self, client: &Client) -> Result<Value, ApiFailure> {
-        let answer = fetch(client, self.method, &self.path, self.content_type, self.body);
-        let bytes = match tokio::time::timeout(ANSWER_WITHIN, answer).await {
-            Ok(answer) => answer?,
-            Err(_) => return Err(unanswered(format!("no answer within {} s", ANSWER_WITHIN.as_secs()))),
-        };
-        serde_json::from_slice(&without_managed_fields(&bytes))
-            .map_err(|error| unanswered(format!("the answer is not JSON: {error}")))
+    async fn send(&self, client: &Client) -> Result<Value, Refused> {
+        let bytes = fetch(client, self.method, &self.path, self.content_type, self.body.clone()).await?;
+        let value = serde_json::from_slice(&without_managed_fields(&bytes));
+        value.map_err(|error| lost(format!("the answer is not JSON: {error}")).into())
     }
 }
 
-/// Sends a request at once.
+/// Sends a request at once, and once. Whoever calls has the deadline.
 pub(super) async fn send(client: &Client, call: ApiCall) -> Result<Value, ApiFailure> {
-    Letter::of(call).send(client).await
+    Letter::of(call).send(client).await.map_err(|refused| refused.failure)
 }
 
 /// The body of a good answer, whole.
@@ -197,10 +243,10 @@ pub(super) async fn fetch(
     method: &'static str,
     path: &str,
     content_type: &str,
-    body: Vec<u8>,
-) -> Result<Bytes, ApiFailure> {
+    body: Bytes,
+) -> Result<Bytes, Refused> {
     let (answer, _) = open(client, method, path, content_type, body, JSON).await?;
-    answer.collect_bytes().await.map_err(|error| unanswered(chain(&error)))
+    answer.collect_bytes().await.map_err(|error| lost(chain(&error)).into())
 }
 
 /// The body of a good answer, as it comes, and whether it is in protocol buffers.
@@ -209,9 +255,9 @@ pub(super) async fn open(
     method: &'static str,
     path: &str,
     content_type: &str,
-    body: Vec<u8>,
+    body: Bytes,
     accept: &'static str,
-) -> Result<(Body, bool), ApiFailure> {
+) -> Result<(Body, bool), Refused> {
     let method = Method::from_bytes(method.as_bytes()).expect("our own words");
     let mut request = Request::builder().method(method).uri(path).header(header::ACCEPT, accept);
     if !body.is_empty() {
@@ -222,21 +268,36 @@ pub(super) async fn open(
         reason: "BadRequest".to_owned(),
         message: format!("{path:?} is no path: {error}"),
     })?;
-    let response = client.send(request).await.map_err(|error| unanswered(chain(&error)))?;
+    let response = client.send(request).await.map_err(|error| lost(chain(&error)))?;
     let status = response.status();
     if status.is_success() {
         let form = response.headers().get(header::CONTENT_TYPE);
         let is_wire = form.is_some_and(|form| form.as_bytes().starts_with(b"application/vnd.kubernetes.protobuf"));
         return Ok((response.into_body(), is_wire));
     }
-    let bytes = response.into_body().collect_bytes().await.map_err(|error| unanswered(chain(&error)))?;
-    Err(failure(status, &bytes))
+    let retry_after = response.headers().get(header::RETRY_AFTER).and_then(|after| after.to_str().ok()?.parse().ok());
+    let bytes = response.into_body().collect_bytes().await.map_err(|error| lost(chain(&error)))?;
+    Err(Refused { failure: failure(status, &bytes), retry_after: retry_after.map(Duration::from_secs) })
 }
 
 /// The part of a `Status` that we read.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Refusal {
+    reason: String,
+    message: String,
+    details: Details,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Details {
+    causes: Vec<Cause>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Cause {
     reason: String,
     message: String,
 }
@@ -248,10 +309,14 @@ fn failure(status: StatusCode, body: &[u8]) -> ApiFailure {
         let text = String::from_utf8_lossy(&body[..body.len().min(300)]);
         refusal.message = format!("the API server answered {status} {}", text.trim());
     }
+    // Which budget it is stands there, and nowhere else.
+    if let Some(cause) = refusal.details.causes.iter().find(|cause| cause.reason == "DisruptionBudget") {
+        refusal.message = format!("{} {}", refusal.message, cause.message);
+    }
     ApiFailure { status: status.as_u16(), reason: refusal.reason, message: refusal.message }
 }
 
-fn unanswered(message: String) -> ApiFailure {
+fn lost(message: String) -> ApiFailure {
     ApiFailure { status: 0, reason: String::new(), message }
 }
 
@@ -285,5 +350,9 @@ mod tests {
             read.message,
             "the API server answered 429 Too Many Requests Too many requests, please try again later."
         );
+        let held = br#"{"kind": "Status", "reason": "TooManyRequests", "code": 429, "message": "Cannot evict pod.",
+            "details": {"causes": [{"reason": "DisruptionBudget", "message": "The disruption budget web needs 3."}]}}"#;
+        let read = failure(StatusCode::TOO_MANY_REQUESTS, held);
+        assert_eq!(read.message, "Cannot evict pod. The disruption budget web needs 3.");
     }
 }

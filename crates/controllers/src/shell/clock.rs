@@ -1,7 +1,9 @@
 //! Time, passed in: the wall's, or a faster one.
 
+use crate::moment::Moment;
 use kerf_model::UnixMillis;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// Assumptions: it moves forward by itself, steadily enough that `wait_until` is right when it is asked.
 pub trait Clock: Send + Sync {
@@ -22,5 +24,23 @@ impl Clock for WallClock {
 
     fn wait_until(&self, then: UnixMillis) -> Duration {
         Duration::from_millis(u64::try_from(then.0.saturating_sub(self.now().0)).unwrap_or(0))
+    }
+}
+
+/// The machine's own clock, which nobody sets: what deadlines are counted on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Timeline(Instant);
+
+impl Timeline {
+    pub(super) fn begin() -> Self {
+        Self(Instant::now())
+    }
+
+    pub(super) fn now(self) -> Moment {
+        Moment(i64::try_from(self.0.elapsed().as_millis()).unwrap_or(i64::MAX))
+    }
+
+    pub(super) fn instant(self, moment: Moment) -> Instant {
+        self.0 + moment.since(Moment(0))
     }
 }

@@ -2,6 +2,7 @@
 
 use super::caller::Caller;
 use super::seat::Message;
+use crate::dispatch::Lane;
 use crate::errand::{Errand, Outcome, Ticket, ask, think};
 use crate::operator::NARRATOR;
 use crate::wake::Wake;
@@ -51,15 +52,10 @@ impl Errands {
             Errand::Api(call) => {
                 let caller = self.caller.clone();
                 self.runtime.spawn(async move {
-                    let (answer, slot) = if ticket.duty == NARRATOR {
-                        let answer = caller.tell(call).await;
-                        if let (Err(failure), _) = &answer {
-                            tracing::debug!(error = failure.message, "cannot write an event");
-                        }
-                        answer
-                    } else {
-                        caller.call_and_hold(call).await
-                    };
+                    let (answer, slot) = caller.carry(Lane::of(&ticket), call).await;
+                    if let (NARRATOR, Err(failure)) = (ticket.duty, &answer) {
+                        tracing::debug!(error = failure.message, "cannot write an event");
+                    }
                     let _ = inbox.send(Message::Wake(Wake::Done(ticket, Outcome::Api(answer)))).await;
                     // Answers are large: a server that is quick does not pile them up before an operator that is busy.
                     drop(slot);

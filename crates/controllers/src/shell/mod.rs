@@ -13,6 +13,7 @@
 
 mod bucket;
 mod caller;
+mod client;
 mod clock;
 mod errands;
 mod health;
@@ -23,6 +24,7 @@ mod watch;
 
 pub use bucket::Bucket;
 pub use caller::{Caller, Limits, Trouble, agent};
+pub use client::{Unusable, client, proxy};
 pub use clock::{Clock, WallClock};
 pub use health::Health;
 pub use lease::{Election, Timings, identity};

@@ -15,6 +15,7 @@ use super::health::{Health, MISSING};
 use super::seat::Message;
 use crate::resource::Resource;
 use crate::wake::Wake;
+use bytes::Bytes;
 use http_body_util::BodyExt;
 use kerf_mirror::{Kind, Object, ObjectKey, Unreadable, WireEvent, WireStatus, wire_frame};
 use kube::Client;
@@ -162,9 +163,9 @@ impl Follower {
         let mut token = String::new();
         loop {
             let path = format!("{}?limit={PAGE}{token}", self.source.resource.collection());
-            let bytes = fetch(&self.client, "GET", &path, "", Vec::new())
+            let bytes = fetch(&self.client, "GET", &path, "", Bytes::new())
                 .await
-                .map_err(|failure| (None, Break::Trouble { verb: "list", trouble: Trouble::of(failure) }))?;
+                .map_err(|refused| (None, Break::Trouble { verb: "list", trouble: Trouble::of(refused.failure) }))?;
             let page: Page<'_> = serde_json::from_slice(&bytes).map_err(|error| (None, unreadable("list", &error)))?;
             for item in page.items.iter().flatten() {
                 let key = self.show(item.get()).await.map_err(|stop| (None, stop))?;
@@ -231,10 +232,10 @@ impl Follower {
         let present = (is_beginning && self.has_shown).then(Vec::new);
         let mut thread = Thread { is_beginning, present, version };
         let accept = if self.reads_wire { WIRE_OR_JSON } else { JSON };
-        let (mut body, is_wire) = match open(&self.client, "GET", &path, "", Vec::new(), accept).await {
+        let (mut body, is_wire) = match open(&self.client, "GET", &path, "", Bytes::new(), accept).await {
             Ok(answer) => answer,
-            Err(failure) => {
-                let trouble = Trouble::of(failure);
+            Err(refused) => {
+                let trouble = Trouble::of(refused.failure);
                 let is_not_understood = matches!(trouble, Trouble::Other { status: 400 | 422, .. });
                 return Err(match thread.is_beginning && is_not_understood {
                     true => (None, Break::NeedsList),

@@ -24,6 +24,9 @@ use kerf_model::{PodId, Text, UnixMillis};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+/// As upstream calls it. Its requests have a share of their own: see [`crate::dispatch`].
+pub const NAME: &str = "eviction-queue";
+
 /// Enough to keep an API server busy, and few enough that others get through.
 const IN_FLIGHT_MAX: usize = 200;
 
@@ -122,7 +125,7 @@ impl Default for EvictionQueue {
 
 impl Duty for EvictionQueue {
     fn name(&self) -> &'static str {
-        "eviction-queue"
+        NAME
     }
 
     fn observe(&mut self, change: &Change, _: &World) {

@@ -50,7 +50,7 @@ impl Cluster {
     pub(crate) async fn client(&self) -> Client {
         let kubeconfig = Kubeconfig::from_yaml(&self.0.address().unwrap().kubeconfig()).unwrap();
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
-        Client::try_from(config).unwrap()
+        kerf_controllers::shell::client(&config).unwrap()
     }
 
     /// Without its controllers nobody else makes the account that pods run under.

@@ -5,7 +5,9 @@ use kerf_controllers::shell::{PageRequest, Pages, Reply, serve};
 use kube::{Client, Config};
 use std::collections::BTreeMap;
 use std::future::{Future, ready};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 /// A question.
@@ -34,7 +36,7 @@ impl Fake {
     {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let client = Client::try_from(Config::new(url.parse().unwrap())).unwrap();
+        let client = kerf_controllers::shell::client(&Config::new(url.parse().unwrap())).unwrap();
         let asked = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&asked);
         let counts: Mutex<BTreeMap<(String, String, bool), usize>> = Mutex::default();
@@ -76,4 +78,23 @@ impl Fake {
     pub(crate) fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
     }
+}
+
+/// A server that answers its connections with these words, one after the other. Answers how many it has served.
+pub(crate) async fn scripted(answers: Vec<&'static str>) -> (Client, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let n_served = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&n_served);
+    tokio::spawn(async move {
+        for answer in answers {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = [0; 4_096];
+            let n_read = stream.read(&mut request).await.unwrap();
+            assert!(n_read > 0, "a connection without a request");
+            counter.fetch_add(1, Ordering::SeqCst);
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+    });
+    (kerf_controllers::shell::client(&Config::new(url.parse().unwrap())).unwrap(), n_served)
 }
