@@ -421,6 +421,9 @@ pub enum CloudError {
     /// Do without.
     #[error("{what} is not supported here")]
     Unsupported { what: Text },
+    /// Nobody was asked, and nothing happened: who ordered it may not act any longer.
+    #[error("{why}")]
+    NotAsked { why: Text },
     /// Will not get better by asking again.
     #[error("{message}")]
     Refused { message: Text },

@@ -119,6 +119,9 @@ pub enum Outcome {
     },
 }
 
+/// A reason that no server gives.
+const NOT_SENT: &str = "NotSent";
+
 /// What the API server refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -130,6 +133,15 @@ pub struct ApiFailure {
 }
 
 impl ApiFailure {
+    /// It was never sent: see [`crate::dispatch`].
+    pub fn not_sent(message: String) -> Self {
+        Self { status: 0, reason: NOT_SENT.to_owned(), message }
+    }
+
+    pub fn is_not_sent(&self) -> bool {
+        self.status == 0 && self.reason == NOT_SENT
+    }
+
     pub fn is_not_found(&self) -> bool {
         self.status == 404
     }

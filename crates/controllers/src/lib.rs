@@ -28,6 +28,7 @@ pub mod events;
 pub mod explain;
 pub mod gauges;
 pub mod interruption;
+pub mod lease;
 pub mod lifecycle;
 pub mod limits;
 pub mod log;
@@ -53,6 +54,7 @@ pub mod tagging;
 pub mod termination;
 pub mod upkeep;
 pub mod wake;
+pub mod watcher;
 pub mod world;
 pub mod write;
 

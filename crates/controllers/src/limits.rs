@@ -59,6 +59,63 @@ limits! {
     AGAIN_FIRST: Duration = Time Duration::from_millis(500),
         "The first wait before a read is repeated without Retry-After; each further one is twice as long.",
         "Five tries then take 7.5 s.";
+    OPEN_WITHIN: Duration = Time Duration::from_secs(30),
+        "The head of a watch's answer.",
+        "It says nothing yet about objects; kube-apiserver waits up to 3 s for its cache.";
+    PAGE_WITHIN: Duration = Time Duration::from_secs(60),
+        "One page of a list.",
+        "kube-apiserver ends requests that are no watches after as long.";
+    BEGINNING_SILENCE: Duration = Time Duration::from_secs(10),
+        "Silence in the middle of what a watch shows of what is there; then a list is asked for.",
+        "Such a server does not know how to end its beginning.";
+    STALE_AFTER: Duration = Time Duration::from_secs(300),
+        "Nothing heard of a kind, not even a bookmark, before it counts as stale (`--watch-stale-after`): the operator is not ready, and nothing voluntary begins.",
+        "Bookmarks come once a minute; half of it without a word, and the watch is begun anew.";
+    WATCH_AGAIN: Duration = Time Duration::from_secs(1),
+        "A watch that ended sooner, without a word, is not resumed before.",
+        "A server that ends every watch at once would be asked without a pause.";
+    RETRY_FIRST: Duration = Time Duration::from_millis(500),
+        "After trouble with a watch or list; twice as long after each further one.",
+        "Most trouble is over at once.";
+    RETRY_MOST: Duration = Time Duration::from_secs(30),
+        "The longest such wait.",
+        "An API server that comes back is noticed within half a minute.";
+    MISSING_RETRY: Duration = Time Duration::from_secs(2),
+        "Between two looks for a kind that is not served.",
+        "Whoever applies the definition waits for it.";
+    LIST_PAGE: usize = Count 500,
+        "Objects per page.",
+        "As kubectl asks.";
+    LIST_PAGES_MAX: usize = Count 4_000,
+        "Pages of one list.",
+        "Two million objects: a server that always has one more is broken.";
+    PAGE_BYTES_MAX: usize = Count 512 << 20,
+        "Bytes of one answer that is read as a whole.",
+        "500 objects of the largest size that etcd takes would be some more; no real page comes near.";
+    EVENT_BYTES_MAX: usize = Count 64 << 20,
+        "Bytes of one event of a watch.",
+        "etcd takes objects of 1.5 MB.";
+    INBOX_MAX: usize = Count 128,
+        "Wakes that may wait for the operator. When it is busy, watches are read more slowly.",
+        "A pod with everything on it is some 10 KB, so a full inbox is a few megabytes.";
+    GRACE: Duration = Time Duration::from_secs(20),
+        "What is under way when the process is asked to end.",
+        "Less than the 30 s that a pod has.";
+    LEASE_LASTS: Duration = Time Duration::from_secs(15),
+        "After so long without a sign of life others take the lease.",
+        "The contract's.";
+    LEASE_RENEW: Duration = Time Duration::from_secs(10),
+        "After so long without a renewal, counted from when the last one was sent, its holder stops, and nothing it ordered is sent any more.",
+        "The contract's; five seconds before others take over.";
+    LEASE_RETRY: Duration = Time Duration::from_secs(2),
+        "Between two attempts to get or keep the lease.",
+        "The contract's.";
+    CLOUD_WITHIN: Duration = Time Duration::from_secs(600),
+        "A call to the cloud, batching, throttling and the provider's own repetitions included.",
+        "Longer than any provider tries; without an end, a claim whose call hangs would be stuck until a restart.";
+    NOTICES_WITHIN: Duration = Time Duration::from_secs(120),
+        "Waiting for notices of the cloud.",
+        "A long poll takes 20 s.";
     SHARE_OF_EVICTIONS: usize = Count 4,
         "Evictions may use one in so many of the slots for requests under way, on top of those; events as many.",
         "Admission webhooks may hold each of them for 30 s: no other write waits for that.";
@@ -75,6 +132,10 @@ pub fn document() -> String {
         let _ = writeln!(text, "| `{name}` | {} | {what} | {why} |", shown(*value));
     }
     text.push_str(TAIL);
+    for (file, name, what) in ELSEWHERE {
+        // As above.
+        let _ = writeln!(text, "| `{file}` | `{name}` | {what} |");
+    }
     text
 }
 
@@ -99,4 +160,38 @@ Every request, list, watch, cloud call and page ends, and everything that is hel
 ";
 
 const TAIL: &str = "
+These stand beside the one piece of code that understands them:
+
+| where | name | what it bounds |
+|---|---|---|
 ";
+
+/// Bounds that stand beside the one piece of code that understands them: its file under `crates`, its name, and what it bounds.
+pub const ELSEWHERE: &[(&str, &str, &str)] = &[
+    (
+        "controllers/src/termination/eviction.rs",
+        "IN_FLIGHT_MAX",
+        "Evictions that are ordered at a time, whether or not they have a slot.",
+    ),
+    ("controllers/src/termination/eviction.rs", "BACKOFF_MS", "Waits between two evictions of one pod."),
+    ("controllers/src/lifecycle/liveness.rs", "LAUNCH_MS", "A NodeClaim until its machine is launched."),
+    ("controllers/src/lifecycle/liveness.rs", "REGISTRATION_MS", "A machine until its node has joined."),
+    ("controllers/src/operator.rs", "ROUNDS_MAX", "Rounds of duties that give each other work, without a pause."),
+    ("controllers/src/shell/seat.rs", "BATCHES_MAX", "Batches of wakes before the operator looks at the cluster."),
+    (
+        "controllers/src/world.rs",
+        "GONE_MAX",
+        "Deleted objects that are remembered, lest a late answer bring them back.",
+    ),
+    ("controllers/src/record.rs", "DECISIONS_MAX", "Decisions kept for `kerf explain`."),
+    ("controllers/src/record.rs", "PODS_MAX", "Pods in them."),
+    ("controllers/src/interruption/post.rs", "CASES_MAX", "Interruptions under way."),
+    ("controllers/src/interruption/post.rs", "HANDLED_MAX", "Messages remembered as handled."),
+    ("controllers/src/interruption/post.rs", "ACKNOWLEDGE_TRIES_MAX", "Tries to delete a message."),
+    ("mirror/src/wire.rs", "FRAME_MAX", "Bytes of one frame of protocol buffers."),
+    ("engine/src/relax.rs", "MAX_STEPS", "Preferences that are given up, one after the other."),
+    ("engine/src/judge.rs", "MAX_LOOKS", "Looks at a node while a plan is judged."),
+    ("cloud-aws/src/batch.rs", "RUNNING_MAX", "Joined calls to EC2 under way."),
+    ("cloud-aws/src/launch.rs", "ROUNDS_MAX", "Fleets that are tried for one claim."),
+    ("cloud-aws/src/tally.rs", "KEPT_MAX", "Durations of calls kept for metrics."),
+];

@@ -10,6 +10,7 @@ mod fake;
 use cluster::{Cluster, NoCloud, until};
 use fake::{Asked, Fake, scripted};
 use kerf_controllers::dispatch::Lane;
+use kerf_controllers::limits::STALE_AFTER;
 use kerf_controllers::metrics::Metrics;
 use kerf_controllers::resource::NODES;
 use kerf_controllers::shell::{Caller, Election, Handle, Limits, Reply, Setup, Shell, Stopped, Timings, WallClock};
@@ -20,7 +21,7 @@ use kerf_model::{Text, UnixMillis};
 use kube::Client;
 use serde_json::json;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
@@ -66,16 +67,16 @@ fn start_with(
     warms_up: bool,
     unwanted: Vec<Kind>,
 ) -> Running {
-    let caller = Caller::new(client, Limits { per_second: 200.0, burst: 300, in_flight: 50 });
-    run(caller, duties, election, warms_up, unwanted)
+    run(client, duties, election, warms_up, unwanted, STALE_AFTER)
 }
 
 fn run(
-    caller: Caller,
+    client: Client,
     duties: Vec<Box<dyn Duty>>,
     election: Option<Election>,
     warms_up: bool,
     unwanted: Vec<Kind>,
+    stale_after: Duration,
 ) -> Running {
     let options = Options::new(MirrorSettings::new(View::Live));
     let cloud = Arc::new(NoCloud);
@@ -83,10 +84,11 @@ fn run(
         operator: Operator::with_duties(options, cloud.clone(), Arc::new(Metrics::default()), duties),
         cloud,
         clock: Arc::new(WallClock),
-        caller,
+        caller: Caller::new(client, Limits { per_second: 200.0, burst: 300, in_flight: 50 }),
         election,
         warms_up,
         unwanted,
+        stale_after,
     })
     .unwrap();
     let handle = shell.handle();
@@ -396,6 +398,41 @@ async fn what_was_begun_ends_before_the_process_does() {
     running.task.await.unwrap().unwrap();
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kind_that_falls_silent_makes_it_unready_and_is_trusted_again_when_it_speaks() {
+    let (is_frozen, thaws) = (Arc::new(AtomicBool::new(false)), Arc::new(Notify::new()));
+    let (frozen, thawed) = (Arc::clone(&is_frozen), Arc::clone(&thaws));
+    let fake = Fake::start_slow(move |asked: Asked| {
+        let (frozen, thawed) = (Arc::clone(&frozen), Arc::clone(&thawed));
+        async move {
+            let thaw = thawed.notified();
+            if asked.path == "/api/v1/pods" && !asked.is_watch && frozen.load(Ordering::SeqCst) {
+                thaw.await;
+            }
+            None
+        }
+    })
+    .await;
+    // Quiet watches are begun anew after a second: as lists, because this server is an old one.
+    let running = run(fake.client(), Vec::new(), None, false, Vec::new(), Duration::from_secs(2));
+    let health = running.handle.health().clone();
+    until("it is ready", async || running.is_synced().await && health.is_ready()).await;
+    is_frozen.store(true, Ordering::SeqCst);
+    until("pods are stale", async || {
+        health
+            .missing()
+            .is_some_and(|missing| missing.iter().any(|line| line.starts_with("pods: stale: nothing was heard")))
+    })
+    .await;
+    let stale = || running.handle.look(|operator| operator.world().stale().contains(&Kind::Pod));
+    until("the operator knows", async || stale().await == Some(true)).await;
+    is_frozen.store(false, Ordering::SeqCst);
+    thaws.notify_waiters();
+    until("pods are trusted again", async || stale().await == Some(false) && health.is_ready()).await;
+    assert!(running.handle.metrics().render().contains("kerf_watch_age_seconds{resource=\"pods\"}"));
+    running.stop().await.unwrap();
+}
+
 /// Orders these requests once everything has been seen, under this name, and counts how they went by status.
 struct Orders {
     name: &'static str,
@@ -405,7 +442,7 @@ struct Orders {
 }
 
 impl Orders {
-    fn new(name: &'static str, calls: Vec<ApiCall>) -> (Box<dyn Duty>, Arc<AtomicUsize>, Arc<AtomicUsize>) {
+    fn duty(name: &'static str, calls: Vec<ApiCall>) -> (Box<dyn Duty>, Arc<AtomicUsize>, Arc<AtomicUsize>) {
         let duty = Self { name, calls, n_done: Arc::default(), n_failed: Arc::default() };
         let (n_done, n_failed) = (Arc::clone(&duty.n_done), Arc::clone(&duty.n_failed));
         (Box::new(duty), n_done, n_failed)
@@ -451,9 +488,9 @@ async fn writes_do_not_wait_behind_evictions_that_nobody_answers() {
         (asked.method == "POST").then(|| Reply::json(201, "{}"))
     })
     .await;
-    let (evicts, ..) = Orders::new(EVICTION_QUEUE, evictions(200));
+    let (evicts, ..) = Orders::duty(EVICTION_QUEUE, evictions(200));
     let nodes = (0..60).map(|number| write::create(NODES, "", &json!({"metadata": {"name": format!("n{number}")}})));
-    let (creates, n_created, _) = Orders::new("test.create", nodes.collect());
+    let (creates, n_created, _) = Orders::duty("test.create", nodes.collect());
     let running = start(fake.client(), vec![evicts, creates], None);
     until("everything else is written", async || n_created.load(Ordering::SeqCst) == 60).await;
     let n_evictions = fake.asked().iter().filter(|asked| asked.ends_with("/eviction")).count();

@@ -64,6 +64,11 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) disable_controller_warmup: Option<bool>,
 
+    /// After so long without a word about a kind, not even a bookmark, the operator is not ready and begins nothing voluntary [default:
+    /// 5m].
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) watch_stale_after: Option<String>,
+
     /// Work without asking whether another process does.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) disable_leader_election: Option<bool>,

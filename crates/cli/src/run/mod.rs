@@ -117,6 +117,7 @@ async fn operate(settings: Settings) -> anyhow::Result<()> {
         caller,
         election,
         warms_up: settings.warms_up,
+        stale_after: Duration::from_millis(settings.stale_after_ms),
     })?;
     let handle = shell.handle();
     let guard = Guard::Review(reviewer);

@@ -12,6 +12,8 @@ use kerf_model::{Binder, MinValuesPolicy, PreferencePolicy, ReservedMode, Spread
 use std::path::PathBuf;
 use std::str::FromStr;
 
+const STALE_AFTER_MS: i64 = kerf_controllers::limits::STALE_AFTER.as_secs() as i64 * 1_000;
+
 /// Everything that can be set, resolved and checked.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Settings {
@@ -28,6 +30,8 @@ pub(crate) struct Settings {
     pub(crate) kube_client_burst: u32,
     pub(crate) profiles: bool,
     pub(crate) warms_up: bool,
+    /// After so long without a word about a kind nothing voluntary begins.
+    pub(crate) stale_after_ms: u64,
     pub(crate) elects_leader: bool,
     pub(crate) observes_cluster_state: bool,
     pub(crate) lease_name: String,
@@ -89,6 +93,7 @@ impl Settings {
             kube_client_burst: burst(from.number(a.kube_client_burst, "KUBE_CLIENT_BURST", 300))?,
             profiles: from.boolean(a.enable_profiling, "ENABLE_PROFILING", false),
             warms_up: !from.boolean(a.disable_controller_warmup, "DISABLE_CONTROLLER_WARMUP", true),
+            stale_after_ms: stale_after(from.duration(&a.watch_stale_after, "watch-stale-after", STALE_AFTER_MS)?)?,
             elects_leader: !from.boolean(a.disable_leader_election, "DISABLE_LEADER_ELECTION", false),
             observes_cluster_state: !from.boolean(
                 a.disable_cluster_state_observability,
@@ -204,6 +209,14 @@ impl Settings {
     pub(crate) fn in_flight(&self) -> usize {
         let concurrency = concurrency(self.cpu_requests_millis, 50, 500);
         usize::try_from(concurrency).unwrap_or(50)
+    }
+}
+
+/// A watch must have time for its own sign of life.
+fn stale_after(millis: i64) -> anyhow::Result<u64> {
+    match u64::try_from(millis) {
+        Ok(millis) if millis >= 5_000 => Ok(millis),
+        _ => bail!("--watch-stale-after (WATCH_STALE_AFTER) is shorter than 5s: give 5s or more, 5m if in doubt"),
     }
 }
 

@@ -43,6 +43,7 @@ fn shown(settings: &Settings, flag: &str) -> String {
         "kube-client-burst" => s.kube_client_burst.to_string(),
         "enable-profiling" => s.profiles.to_string(),
         "disable-controller-warmup" => (!s.warms_up).to_string(),
+        "watch-stale-after" => format!("{}ms", s.stale_after_ms),
         "disable-leader-election" => (!s.elects_leader).to_string(),
         "disable-cluster-state-observability" => (!s.observes_cluster_state).to_string(),
         "leader-election-name" => s.lease_name.clone(),
@@ -71,7 +72,7 @@ const SPREAD: &str = "{podTopologySpread: {defaultConstraints: [{maxSkew: 1, top
 /// Flag, what it is by default, a value for the variable, another for the flag, and what each shows.
 type Row = (&'static str, &'static str, (&'static str, &'static str), (&'static str, &'static str));
 
-const TABLE: [Row; 40] = [
+const TABLE: [Row; 41] = [
     ("cloud", "kwok", ("sim", "sim"), ("kwok", "kwok")),
     ("instance-types-file-path", "", ("/a.json", "/a.json"), ("/b.json", "/b.json")),
     ("karpenter-service", "", ("a", "a"), ("b", "b")),
@@ -94,6 +95,7 @@ const TABLE: [Row; 40] = [
     ("kube-client-burst", "300", ("10", "10"), ("20", "20")),
     ("enable-profiling", "false", ("true", "true"), ("false", "false")),
     ("disable-controller-warmup", "true", ("false", "false"), ("true", "true")),
+    ("watch-stale-after", "300000ms", ("20s", "20000ms"), ("10m", "600000ms")),
     ("disable-leader-election", "false", ("1", "true"), ("false", "false")),
     ("disable-cluster-state-observability", "false", ("T", "true"), ("false", "false")),
     ("leader-election-name", "karpenter-leader-election", ("a", "a"), ("b", "b")),

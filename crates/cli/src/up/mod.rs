@@ -114,6 +114,7 @@ async fn play(arguments: &UpArguments, plane: &ControlPlane, clock: Clock) -> an
         election: None,
         warms_up: false,
         unwanted: Vec::new(),
+        stale_after: kerf_controllers::limits::STALE_AFTER,
     })?;
     let handle = shell.handle();
     let pages = TcpListener::bind(("127.0.0.1", arguments.metrics_port)).await.with_context(|| {

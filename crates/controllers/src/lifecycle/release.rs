@@ -12,6 +12,7 @@ use crate::events::{About, Event};
 use crate::queue::earlier;
 use crate::resource::{NODE_CLAIMS, NODES};
 use crate::world::claim_provider_id;
+use crate::write;
 use k8s_openapi::api::core::v1::Node;
 use kerf_api::labels::{TERMINATION_FINALIZER, TERMINATION_TIMESTAMP};
 use kerf_api::taints::DISRUPTED;
@@ -137,7 +138,8 @@ fn freed(node: &Node) -> Option<Value> {
         let others: Vec<_> = taints.iter().filter(|taint| taint.key != DISRUPTED).collect();
         patch["spec"]["taints"] = json!(others);
     }
-    (patch != json!({})).then_some(patch)
+    // The lists are written whole: what somebody else added meanwhile must not go with ours.
+    (patch != json!({})).then(|| write::if_unchanged(patch, node.metadata.resource_version.as_deref()))
 }
 
 #[cfg(test)]
@@ -148,7 +150,7 @@ mod tests {
     fn a_node_that_stays_loses_what_ties_it_to_its_claim_and_nothing_else() {
         let node: Node = serde_json::from_value(json!({
             "metadata": {
-                "name": "n", "finalizers": ["other/finalizer", TERMINATION_FINALIZER],
+                "name": "n", "resourceVersion": "7", "finalizers": ["other/finalizer", TERMINATION_FINALIZER],
                 "ownerReferences": [
                     {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "name": "c", "uid": "1"},
                     {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "2"},
@@ -159,7 +161,7 @@ mod tests {
         .unwrap();
         let expected = json!({
             "metadata": {
-                "finalizers": ["other/finalizer"],
+                "resourceVersion": "7", "finalizers": ["other/finalizer"],
                 "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "2"}],
             },
             "spec": {"taints": [{"key": "mine", "effect": "NoSchedule"}]},

@@ -313,6 +313,8 @@ families! {
         "1 for each voluntary way to remove nodes that stands still, by reason: paused, stale, unreadable or brake.";
     UNREADABLE_OBJECTS = "kerf_unreadable_objects" gauge [kind]
         "Objects that are there and cannot be read, by kind.";
+    WATCH_AGE_SECONDS = "kerf_watch_age_seconds" gauge [resource]
+        "How long ago a kind's watch last said anything, a bookmark at least.";
     UNSOUND_PLANS_TOTAL = "kerf_unsound_plans_total" counter []
         "Plans that would have broken a rule of the audit, and were dropped.";
     // The process.

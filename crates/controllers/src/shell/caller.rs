@@ -5,12 +5,13 @@
 use super::bucket::Bucket;
 use super::clock::Timeline;
 use crate::dispatch::{Lane, Refused, Trip, unanswered};
-use crate::errand::{ApiCall, ApiFailure};
-use crate::limits::{RATE_OF_EVICTIONS, SHARE_OF_EVICTIONS};
+use crate::errand::{ApiCall, ApiFailure, Outcome};
+use crate::limits::{PAGE_BYTES_MAX, RATE_OF_EVICTIONS, SHARE_OF_EVICTIONS};
 use crate::metrics::{Metrics, runtime};
-use crate::moment::Moment;
+use crate::watcher::JSON;
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, header};
+use http_body_util::{BodyExt, Limited};
 use kerf_mirror::without_managed_fields;
 use kube::Client;
 use kube::client::Body;
@@ -19,11 +20,6 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
-/// What answers may be.
-pub(super) const JSON: &str = "application/json";
-/// A server that does not know the first gives the second.
-pub(super) const WIRE_OR_JSON: &str = "application/vnd.kubernetes.protobuf;stream=watch,application/json";
 
 /// How fast a client may talk.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -100,44 +96,6 @@ impl Pace {
     }
 }
 
-/// Why a request was not answered as hoped, told with what to do about it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Trouble {
-    /// The kind is not served.
-    Missing,
-    /// We may not.
-    Forbidden {
-        message: String,
-    },
-    /// The server does not know us.
-    Unauthorized {
-        message: String,
-    },
-    /// What we have seen is too old to go on from there.
-    Expired,
-    Unreachable {
-        message: String,
-    },
-    Other {
-        status: u16,
-        message: String,
-    },
-}
-
-impl Trouble {
-    pub fn of(failure: ApiFailure) -> Self {
-        let message = failure.message;
-        match failure.status {
-            0 => Self::Unreachable { message },
-            401 => Self::Unauthorized { message },
-            403 => Self::Forbidden { message },
-            404 => Self::Missing,
-            410 => Self::Expired,
-            status => Self::Other { status, message },
-        }
-    }
-}
-
 /// As the API server's log names us.
 pub fn agent(version: &str) -> String {
     format!("karpenter/{version}")
@@ -166,37 +124,47 @@ impl Caller {
     }
 
     pub async fn call_in(&self, lane: Lane, call: ApiCall) -> Result<Value, ApiFailure> {
-        self.carry(lane, call).await.0
+        let trip = Trip::request(lane, call.method);
+        self.carry(trip, self.pace.timeline, call).await.0
     }
 
     pub async fn get(&self, path: &str) -> Result<Value, ApiFailure> {
         self.call(ApiCall { method: "GET", path: path.to_owned(), content_type: "", body: Value::Null }).await
     }
 
-    /// Sends a request when it is its turn, and again where the server asks for it; it counts as under way until the slot is given back.
-    pub(super) async fn carry(&self, lane: Lane, call: ApiCall) -> (Result<Value, ApiFailure>, OwnedSemaphorePermit) {
+    /// Takes a request where it goes: sends it when it is its turn, and again where the server asks for it. It counts as under way until the
+    /// slot is given back. `timeline` is the trip's clock.
+    pub(super) async fn carry(
+        &self,
+        mut trip: Trip,
+        timeline: Timeline,
+        call: ApiCall,
+    ) -> (Result<Value, ApiFailure>, OwnedSemaphorePermit) {
         // Thousands may wait here: as text they are a tenth of what they are as trees, and what sends them is made when it is their turn.
         let letter = Letter::of(call);
-        let mut trip = Trip::of(lane, letter.method);
         loop {
-            let slot = self.pace.turn(lane).await;
-            let by = trip.leaves(self.pace.timeline.now());
+            let slot = self.pace.turn(trip.lane().unwrap_or(Lane::Work)).await;
+            let by = match trip.leaves(timeline.now()) {
+                Ok(by) => timeline.instant(by),
+                Err(Outcome::Api(outcome)) => return (outcome, slot),
+                Err(_) => return (Err(unanswered()), slot),
+            };
             let refused = match Box::pin(self.send(&letter, by)).await {
                 Ok(value) => return (Ok(value), slot),
                 Err(refused) => refused,
             };
-            let Some(then) = trip.judge(self.pace.timeline.now(), &refused) else {
+            let Some(then) = trip.judge(timeline.now(), &refused) else {
                 return (Err(refused.failure), slot);
             };
             // Who is asked to come back later holds nobody up meanwhile.
             drop(slot);
-            tokio::time::sleep_until(self.pace.timeline.instant(then)).await;
+            tokio::time::sleep_until(timeline.instant(then)).await;
         }
     }
 
-    async fn send(&self, letter: &Letter, by: Moment) -> Result<Value, Refused> {
+    async fn send(&self, letter: &Letter, by: tokio::time::Instant) -> Result<Value, Refused> {
         let begun = Instant::now();
-        let answer = tokio::time::timeout_at(self.pace.timeline.instant(by), letter.send(&self.client)).await;
+        let answer = tokio::time::timeout_at(by, letter.send(&self.client)).await;
         let answer = answer.unwrap_or_else(|_| Err(unanswered().into()));
         if let Some(metrics) = &self.metrics {
             let status = match &answer {
@@ -226,7 +194,8 @@ impl Letter {
     }
 
     async fn send(&self, client: &Client) -> Result<Value, Refused> {
-        let bytes = fetch(client, self.method, &self.path, self.content_type, self.body.clone()).await?;
+        let bytes =
+            fetch(client, self.method, &self.path, self.content_type, self.body.clone(), PAGE_BYTES_MAX).await?;
         let value = serde_json::from_slice(&without_managed_fields(&bytes));
         value.map_err(|error| lost(format!("the answer is not JSON: {error}")).into())
     }
@@ -244,9 +213,11 @@ pub(super) async fn fetch(
     path: &str,
     content_type: &str,
     body: Bytes,
+    bytes_max: usize,
 ) -> Result<Bytes, Refused> {
     let (answer, _) = open(client, method, path, content_type, body, JSON).await?;
-    answer.collect_bytes().await.map_err(|error| lost(chain(&error)).into())
+    let whole = Limited::new(answer, bytes_max).collect().await;
+    whole.map(http_body_util::Collected::to_bytes).map_err(|error| lost(chain(&*error)).into())
 }
 
 /// The body of a good answer, as it comes, and whether it is in protocol buffers.
@@ -276,7 +247,9 @@ pub(super) async fn open(
         return Ok((response.into_body(), is_wire));
     }
     let retry_after = response.headers().get(header::RETRY_AFTER).and_then(|after| after.to_str().ok()?.parse().ok());
-    let bytes = response.into_body().collect_bytes().await.map_err(|error| lost(chain(&error)))?;
+    let told =
+        Limited::new(response.into_body(), PAGE_BYTES_MAX).collect().await.map_err(|error| lost(chain(&*error)))?;
+    let bytes = told.to_bytes();
     Err(Refused { failure: failure(status, &bytes), retry_after: retry_after.map(Duration::from_secs) })
 }
 

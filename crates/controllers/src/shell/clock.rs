@@ -27,6 +27,9 @@ impl Clock for WallClock {
     }
 }
 
+/// Longer than any process lives.
+const FAR: Duration = Duration::from_secs(3_600 * 24 * 365 * 30);
+
 /// The machine's own clock, which nobody sets: what deadlines are counted on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Timeline(Instant);
@@ -41,6 +44,7 @@ impl Timeline {
     }
 
     pub(super) fn instant(self, moment: Moment) -> Instant {
-        self.0 + moment.since(Moment(0))
+        let then = self.0.checked_add(moment.since(Moment(0)));
+        then.unwrap_or_else(|| self.0 + FAR)
     }
 }

@@ -1,9 +1,11 @@
-//! Runs errands on the runtime, and brings back how they ended.
+//! Runs errands on the runtime, and brings back how they ended. What becomes of one, [`crate::dispatch`] knows.
 
 use super::caller::Caller;
+use super::clock::Timeline;
 use super::seat::Message;
-use crate::dispatch::Lane;
-use crate::errand::{Errand, Outcome, Ticket, ask, think};
+use crate::dispatch::{Pass, Trip};
+use crate::errand::{CloudCall, Errand, Outcome, Ticket, ask, think};
+use crate::lease::Mandate;
 use crate::operator::NARRATOR;
 use crate::wake::Wake;
 use kerf_cloud::CloudProvider;
@@ -15,6 +17,9 @@ pub(super) struct Errands {
     runtime: Handle,
     caller: Caller,
     cloud: Arc<dyn CloudProvider>,
+    /// Whether it may act, and the clock that this is counted on.
+    mandate: Arc<Mandate>,
+    timeline: Timeline,
     /// Weak: the seat that holds these errands must be able to notice that nobody else talks to it any more.
     inbox: mpsc::WeakSender<Message>,
     /// Nothing is ever sent: that nobody holds one any more says that everything has ended.
@@ -25,10 +30,11 @@ impl Errands {
     pub(super) fn new(
         caller: Caller,
         cloud: Arc<dyn CloudProvider>,
+        (mandate, timeline): (Arc<Mandate>, Timeline),
         inbox: mpsc::WeakSender<Message>,
         alive: mpsc::Sender<()>,
     ) -> Self {
-        Self { runtime: Handle::current(), caller, cloud, inbox, alive }
+        Self { runtime: Handle::current(), caller, cloud, mandate, timeline, inbox, alive }
     }
 
     pub(super) fn runtime(&self) -> &Handle {
@@ -40,6 +46,8 @@ impl Errands {
             return;
         };
         let alive = self.alive.clone();
+        let trip = Trip::of(&ticket, &errand, Pass::of(&self.mandate));
+        let timeline = self.timeline;
         match errand {
             Errand::Think(thought) => {
                 self.runtime.spawn_blocking(move || {
@@ -52,7 +60,7 @@ impl Errands {
             Errand::Api(call) => {
                 let caller = self.caller.clone();
                 self.runtime.spawn(async move {
-                    let (answer, slot) = caller.carry(Lane::of(&ticket), call).await;
+                    let (answer, slot) = caller.carry(trip, timeline, call).await;
                     if let (NARRATOR, Err(failure)) = (ticket.duty, &answer) {
                         tracing::debug!(error = failure.message, "cannot write an event");
                     }
@@ -66,20 +74,31 @@ impl Errands {
                 let (cloud, inbox) = (Arc::clone(&self.cloud), self.inbox.clone());
                 self.runtime.spawn(async move {
                     // Neither the end of this process nor that of the seat waits for it.
-                    let answer = ask(&*cloud, call).await;
+                    let outcome = ask_within(&*cloud, call, trip, timeline).await;
                     if let Some(inbox) = inbox.upgrade() {
-                        let _ = inbox.send(Message::Wake(Wake::Done(ticket, Outcome::Cloud(answer)))).await;
+                        let _ = inbox.send(Message::Wake(Wake::Done(ticket, outcome))).await;
                     }
                 });
             }
             Errand::Cloud(call) => {
                 let cloud = Arc::clone(&self.cloud);
                 self.runtime.spawn(async move {
-                    let answer = ask(&*cloud, call).await;
-                    let _ = inbox.send(Message::Wake(Wake::Done(ticket, Outcome::Cloud(answer)))).await;
+                    let outcome = ask_within(&*cloud, call, trip, timeline).await;
+                    let _ = inbox.send(Message::Wake(Wake::Done(ticket, outcome))).await;
                     drop(alive);
                 });
             }
         }
+    }
+}
+
+async fn ask_within(cloud: &dyn CloudProvider, call: CloudCall, mut trip: Trip, timeline: Timeline) -> Outcome {
+    let by = match trip.leaves(timeline.now()) {
+        Ok(by) => timeline.instant(by),
+        Err(outcome) => return outcome,
+    };
+    match tokio::time::timeout_at(by, ask(cloud, call)).await {
+        Ok(answer) => Outcome::Cloud(answer),
+        Err(_) => trip.lost(),
     }
 }

@@ -1,45 +1,124 @@
 //! Who is still waited for: what `/readyz` answers from.
 
 use super::caller::Caller;
+use crate::metrics::families::WATCH_AGE_SECONDS;
+use crate::metrics::{Page, Source};
 use crate::resource::{NODE_CLAIMS, NODE_POOLS};
+use crate::watcher::MISSING;
+use kerf_model::UnixMillis;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// How often to look for definitions that are not there yet.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// How each watched kind fares. A kind that nobody reported on is not waited for.
 #[derive(Debug, Default)]
-pub struct Health(Mutex<BTreeMap<String, Option<String>>>);
+pub struct Health {
+    kinds: Mutex<BTreeMap<String, Fare>>,
+    notes: Mutex<BTreeMap<String, String>>,
+}
+
+#[derive(Debug, Default)]
+struct Fare {
+    /// Why it is not there yet.
+    waits: Option<String>,
+    is_stale: bool,
+    /// When what is known of it was last known to be all there is.
+    heard: Option<Instant>,
+}
+
+impl Fare {
+    fn trouble(&self) -> Option<String> {
+        if let Some(why) = &self.waits {
+            return Some(why.clone());
+        }
+        let silence = self.heard.map_or(0, |heard| heard.elapsed().as_secs());
+        self.is_stale.then(|| {
+            format!(
+                "stale: nothing was heard of it for {silence} s, so nothing voluntary begins; its watch is begun anew"
+            )
+        })
+    }
+}
 
 impl Health {
     /// It is not there yet, and why.
     pub fn waits(&self, what: &str, why: impl Into<String>) {
-        self.lock().insert(what.to_owned(), Some(why.into()));
+        self.change(what, |fare| fare.waits = Some(why.into()));
     }
 
     /// It is there.
     pub fn has(&self, what: &str) {
-        self.lock().insert(what.to_owned(), None);
+        self.change(what, |fare| fare.waits = None);
     }
 
-    /// What is still missing, one line each; empty when everything is there. None before anybody reported.
+    /// Nothing was heard of it for too long; or it was again.
+    pub(super) fn stale(&self, what: &str, is_stale: bool) {
+        self.change(what, |fare| fare.is_stale = is_stale);
+    }
+
+    pub(super) fn heard(&self, what: &str, at: Instant) {
+        self.change(what, |fare| fare.heard = Some(at));
+    }
+
+    /// What is still missing or stale, one line each; empty when everything is there. None before anybody reported.
     pub fn missing(&self) -> Option<Vec<String>> {
         let kinds = self.lock();
         if kinds.is_empty() {
             return None;
         }
-        Some(kinds.iter().filter_map(|(what, why)| why.as_ref().map(|why| format!("{what}: {why}"))).collect())
+        Some(kinds.iter().filter_map(|(what, fare)| Some(format!("{what}: {}", fare.trouble()?))).collect())
+    }
+
+    /// Everything that is waited for, and why it is still missing or stale where it is.
+    pub fn checks(&self) -> Vec<(String, Option<String>)> {
+        self.lock().iter().map(|(what, fare)| (what.clone(), fare.trouble())).collect()
+    }
+
+    /// What people should know although it makes nobody unready, such as a pause; None when it is over.
+    pub fn note(&self, what: &str, note: Option<&str>) {
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        match note {
+            Some(note) => notes.insert(what.to_owned(), note.to_owned()),
+            None => notes.remove(what),
+        };
+    }
+
+    pub fn notes(&self) -> Vec<(String, String)> {
+        let notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        notes.iter().map(|(what, note)| (what.clone(), note.clone())).collect()
     }
 
     pub fn is_ready(&self) -> bool {
         self.missing().is_some_and(|missing| missing.is_empty())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Option<String>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn change(&self, what: &str, change: impl FnOnce(&mut Fare)) {
+        let mut kinds = self.lock();
+        match kinds.get_mut(what) {
+            Some(fare) => change(fare),
+            None => change(kinds.entry(what.to_owned()).or_default()),
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Fare>> {
+        self.kinds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The age of each watch, as of when the page is rendered.
+impl Source for Health {
+    fn render(&self, page: &mut Page, _: UnixMillis) {
+        page.begin_family(&WATCH_AGE_SECONDS);
+        for (what, fare) in self.lock().iter() {
+            if let Some(heard) = fare.heard {
+                page.sample(WATCH_AGE_SECONDS.name, &[("resource", what.as_str())], heard.elapsed().as_secs_f64());
+            }
+        }
     }
 }
 
@@ -94,10 +173,6 @@ pub(super) async fn find_kinds(caller: Caller, health: Arc<Health>) {
     }
 }
 
-/// What to do about a kind that is not served.
-pub(super) const MISSING: &str =
-    "its CustomResourceDefinition is not installed; run `kerf crds | kubectl apply --server-side -f -`";
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,6 +185,11 @@ mod tests {
         health.has("nodes");
         assert_eq!(health.missing(), Some(vec!["pods: being listed".to_owned()]));
         health.has("pods");
+        assert!(health.is_ready());
+        health.stale("pods", true);
+        let missing = health.missing().unwrap().concat();
+        assert!(missing.starts_with("pods: stale: nothing was heard of it"), "{missing}");
+        health.stale("pods", false);
         assert!(health.is_ready());
     }
 }

@@ -22,36 +22,34 @@ mod pages;
 mod seat;
 mod watch;
 
+pub use crate::dispatch::Trouble;
+pub use crate::lease::Timings;
+pub use crate::watcher::escaped;
 pub use bucket::Bucket;
-pub use caller::{Caller, Limits, Trouble, agent};
+pub use caller::{Caller, Limits, agent};
 pub use client::{Unusable, client, proxy};
 pub use clock::{Clock, WallClock};
 pub use health::Health;
-pub use lease::{Election, Timings, identity};
+pub use lease::{Election, identity};
 pub use pages::{Page, Pages, Reply, Request as PageRequest, serve};
-pub use watch::escaped;
 
+use crate::lease::Mandate;
+use crate::limits::{GRACE, INBOX_MAX};
 use crate::metrics::Metrics;
 use crate::metrics::families::LEADER_ELECTION_MASTER_STATUS;
 use crate::operator::Operator;
 use crate::resource::{Resource, WATCHED};
+use crate::watcher::{Siblings, Source, Watcher};
+use clock::Timeline;
 use errands::Errands;
 use kerf_cloud::CloudProvider;
 use kerf_mirror::Kind;
 use seat::Message;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
-use watch::Source;
-
-/// Wakes that may wait for the operator. A pod with everything on it is some 10 KB, so a full inbox is a few megabytes.
-const INBOX_MAX: usize = 128;
-
-/// How long errands under way may take when the process is asked to end.
-const GRACE: Duration = Duration::from_secs(20);
 
 /// What is run, and how.
 pub struct Setup {
@@ -66,6 +64,8 @@ pub struct Setup {
     pub warms_up: bool,
     /// Kinds of which nothing is wanted: the feature that reads them is off.
     pub unwanted: Vec<Kind>,
+    /// After so long without a word about a kind, what is known of it is not trusted: see [`crate::watcher`].
+    pub stale_after: Duration,
 }
 
 /// An operator at work. `run` to let it.
@@ -75,6 +75,8 @@ pub struct Shell {
     sources: Vec<Source>,
     election: Option<Election>,
     warms_up: bool,
+    stale_after: Duration,
+    timeline: Timeline,
     seat_ended: oneshot::Receiver<()>,
     errands_ended: mpsc::Receiver<()>,
 }
@@ -109,9 +111,12 @@ impl Shell {
             metrics: Arc::clone(setup.operator.metrics()),
             clock: Arc::clone(&setup.clock),
         };
+        handle.metrics.attach("watches", Arc::clone(&handle.health) as Arc<dyn crate::metrics::Source>);
+        let timeline = Timeline::begin();
+        let mandate = setup.election.as_ref().map_or_else(|| (Mandate::open(), timeline), Election::mandate);
         let sources = sources(&*setup.cloud, &setup.unwanted);
         let (alive, errands_ended) = mpsc::channel(1);
-        let errands = Errands::new(setup.caller.clone(), setup.cloud, handle.inbox.downgrade(), alive);
+        let errands = Errands::new(setup.caller.clone(), setup.cloud, mandate, handle.inbox.downgrade(), alive);
         let (ended, seat_ended) = oneshot::channel();
         let seat = seat::Seat::new(setup.operator, setup.clock, errands, messages);
         std::thread::Builder::new()
@@ -131,6 +136,8 @@ impl Shell {
             sources,
             election: setup.election,
             warms_up: setup.warms_up,
+            stale_after: setup.stale_after,
+            timeline,
             seat_ended,
             errands_ended,
         })
@@ -196,15 +203,16 @@ impl Shell {
 
     fn watch(&self, watches: &mut JoinSet<()>, sources: Vec<Source>) {
         let n_classes = sources.iter().filter(|source| source.kind == Kind::NodeClass).count();
-        let classes_left = Arc::new(AtomicUsize::new(n_classes));
+        let classes = Siblings::new(n_classes);
         for source in sources {
-            let follower = watch::Follower::new(
-                source,
-                self.caller.client().clone(),
-                self.handle.inbox.clone(),
-                Arc::clone(&self.handle.health),
-                Arc::clone(&classes_left),
-            );
+            let siblings = if source.kind == Kind::NodeClass { Arc::clone(&classes) } else { Siblings::new(1) };
+            let follower = watch::Follower {
+                watcher: Watcher::new(source, siblings, self.stale_after, self.timeline.now()),
+                client: self.caller.client().clone(),
+                inbox: self.handle.inbox.clone(),
+                health: Arc::clone(&self.handle.health),
+                timeline: self.timeline,
+            };
             watches.spawn(follower.follow());
         }
     }
