@@ -180,6 +180,24 @@ fn it_leads_is_ready_shows_its_metrics_and_stops_when_asked() {
 }
 
 #[test]
+fn a_pause_is_told_by_the_readiness_page_and_a_metric_and_makes_nobody_unready() {
+    let cluster = Cluster::start();
+    let flags = ["--disable-leader-election", "--pause-disruption"];
+    let operator = Operator::start(&cluster, &flags);
+    until("it is ready", || page(&operator.probes, "/readyz") == (200, "ok".to_owned()));
+    let why = "stand still: the operator was started with --pause-disruption\n";
+    until("it says so", || {
+        let (status, words) = page(&operator.probes, "/readyz?verbose");
+        status == 200
+            && words.contains("[+]pods ok\n")
+            && words.contains(why)
+            && words.ends_with("readyz check passed\n")
+    });
+    let line = "kerf_disruption_standstill{what=\"emptiness\",reason=\"paused\"} 1";
+    until("it counts", || page(&operator.metrics, "/metrics").1.lines().any(|it| it == line));
+}
+
+#[test]
 fn without_profiling_there_are_no_profiles() {
     let cluster = Cluster::start();
     let mut operator = Operator::start(&cluster, &["--disable-leader-election"]);

@@ -13,7 +13,7 @@ use crate::termination::Evictions;
 use crate::world::World;
 use kerf_cloud::CloudProvider;
 use kerf_model::{Text, UnixMillis};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub struct Desk<'a> {
@@ -66,6 +66,11 @@ impl Desk<'_> {
     /// Whether something that nobody asked for may begin now, and why not.
     pub fn may_begin(&self, what: Voluntary) -> Result<(), Standstill> {
         standstill::may_begin(what, self.world, self.options)
+    }
+
+    /// What stands still now, and why.
+    pub fn standstills(&self) -> BTreeMap<Voluntary, Standstill> {
+        standstill::all(self.world, self.options)
     }
 
     /// Tells something about an object, unless the same was told just now.

@@ -54,12 +54,16 @@ pub struct Told {
 
 /// None when nothing is known of it: neither in the cluster nor in the record.
 pub fn explain(operator: &Operator, subject: &Subject) -> Option<Explanation> {
-    match subject {
-        Subject::Pod(id) => of_pod(operator, id),
+    let mut explanation = match subject {
+        Subject::Pod(id) => return of_pod(operator, id),
         Subject::Node(name) => of_node(operator, name),
         Subject::NodeClaim(name) => of_claim(operator, name),
         Subject::NodePool(name) => of_pool(operator, name),
+    }?;
+    for (what, why) in operator.standstills() {
+        let _ = write!(explanation.now, "; {what} stand still: {why}");
     }
+    Some(explanation)
 }
 
 impl Explanation {

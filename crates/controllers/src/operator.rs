@@ -155,6 +155,12 @@ impl Operator {
         self.world.mirror.snapshot(now, &supply)
     }
 
+    /// What stands still now of what is done of our own will, and why, in words.
+    pub fn standstills(&self) -> Vec<(String, String)> {
+        let by_reason = standstill::by_reason(&standstill::all(&self.world, &self.options));
+        by_reason.into_iter().map(|(why, what)| (what, why.to_string())).collect()
+    }
+
     pub fn nominations(&self) -> &Nominations {
         &self.nominations
     }

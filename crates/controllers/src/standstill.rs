@@ -17,6 +17,7 @@ pub use told::Tell;
 use crate::options::Options;
 use crate::world::World;
 use kerf_mirror::Kind;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// What takes nodes away of our own will.
@@ -128,6 +129,20 @@ pub(crate) fn may_begin(what: Voluntary, world: &World, options: &Options) -> Re
             why: why.clone(),
         }),
     }
+}
+
+/// What stands still now, and why.
+pub(crate) fn all(world: &World, options: &Options) -> BTreeMap<Voluntary, Standstill> {
+    Voluntary::ALL.into_iter().filter_map(|what| may_begin(what, world, options).err().map(|why| (what, why))).collect()
+}
+
+/// What stands still for each reason, in words.
+pub(crate) fn by_reason(all: &BTreeMap<Voluntary, Standstill>) -> BTreeMap<Standstill, String> {
+    let mut by_reason: BTreeMap<Standstill, Vec<String>> = BTreeMap::new();
+    for (what, why) in all {
+        by_reason.entry(why.clone()).or_default().push(what.to_string());
+    }
+    by_reason.into_iter().map(|(why, what)| (why, what.join(", "))).collect()
 }
 
 #[cfg(test)]

@@ -69,6 +69,10 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "DURATION")]
     pub(crate) watch_stale_after: Option<String>,
 
+    /// The brake by hand: take no node away unless somebody asked for it or the cloud takes it back.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) pause_disruption: Option<bool>,
+
     /// Work without asking whether another process does.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) disable_leader_election: Option<bool>,

@@ -1,7 +1,7 @@
 //! What the operator shows on its two ports.
 
 use kerf_controllers::metrics::page::CONTENT_TYPE;
-use kerf_controllers::shell::{Handle, Pages, Reply};
+use kerf_controllers::shell::{Handle, Health, Pages, Reply};
 use std::fmt::Write as _;
 
 /// /metrics, and with profiling what can honestly be said about the process.
@@ -20,11 +20,13 @@ pub(crate) fn metrics(handle: &Handle, profiles: bool) -> Pages {
     })
 }
 
-/// /healthz says that we are; /readyz that everything has been seen once.
+/// /healthz says that we are; /readyz that everything has been seen once, and with ?verbose what was looked at and what stands still.
 pub(crate) fn probes(handle: &Handle) -> Pages {
     let health = handle.health().clone();
-    Pages::default().with("/healthz", |_| async { Reply::text(200, "ok") }).with("/readyz", move |_| {
+    Pages::default().with("/healthz", |_| async { Reply::text(200, "ok") }).with("/readyz", move |request| {
+        let is_verbose = request.uri().query().is_some_and(|query| query.split('&').any(asks_for_more));
         let reply = match health.missing() {
+            Some(_) if is_verbose => verbose(&health),
             Some(missing) if missing.is_empty() => Reply::text(200, "ok"),
             Some(missing) => {
                 let lines: Vec<String> = missing.iter().map(|line| format!("[-]{line}\n")).collect();
@@ -34,6 +36,30 @@ pub(crate) fn probes(handle: &Handle) -> Pages {
         };
         async move { reply }
     })
+}
+
+/// As the API server's own page takes it: the name, with any value.
+fn asks_for_more(part: &str) -> bool {
+    part.split('=').next() == Some("verbose")
+}
+
+/// One line for each kind, and one for each standstill, which makes nobody unready.
+fn verbose(health: &Health) -> Reply {
+    let mut lines = String::new();
+    for (what, trouble) in health.checks() {
+        // Writing to a string cannot fail.
+        let _ = match trouble {
+            None => writeln!(lines, "[+]{what} ok"),
+            Some(why) => writeln!(lines, "[-]{what}: {why}"),
+        };
+    }
+    for (what, why) in health.standstills() {
+        // As above.
+        let _ = writeln!(lines, "[!]{what} stand still: {why}");
+    }
+    let is_ready = health.is_ready();
+    lines.push_str(if is_ready { "readyz check passed\n" } else { "readyz check failed\n" });
+    Reply::text(if is_ready { 200 } else { 500 }, lines)
 }
 
 /// The pages that Go programs have here, as far as a program without a garbage collector has something to say.

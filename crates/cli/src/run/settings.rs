@@ -32,6 +32,8 @@ pub(crate) struct Settings {
     pub(crate) warms_up: bool,
     /// After so long without a word about a kind nothing voluntary begins.
     pub(crate) stale_after_ms: u64,
+    /// Nothing voluntary begins at all.
+    pub(crate) pauses_disruption: bool,
     pub(crate) elects_leader: bool,
     pub(crate) observes_cluster_state: bool,
     pub(crate) lease_name: String,
@@ -94,6 +96,7 @@ impl Settings {
             profiles: from.boolean(a.enable_profiling, "ENABLE_PROFILING", false),
             warms_up: !from.boolean(a.disable_controller_warmup, "DISABLE_CONTROLLER_WARMUP", true),
             stale_after_ms: stale_after(from.duration(&a.watch_stale_after, "watch-stale-after", STALE_AFTER_MS)?)?,
+            pauses_disruption: from.boolean(a.pause_disruption, "PAUSE_DISRUPTION", false),
             elects_leader: !from.boolean(a.disable_leader_election, "DISABLE_LEADER_ELECTION", false),
             observes_cluster_state: !from.boolean(
                 a.disable_cluster_state_observability,
@@ -202,6 +205,7 @@ impl Settings {
         options.batch_idle_ms = self.batch_idle_ms;
         options.observes_cluster_state = self.observes_cluster_state;
         options.rebalance = self.rebalance;
+        options.pauses_disruption = self.pauses_disruption;
         options
     }
 

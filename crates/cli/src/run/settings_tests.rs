@@ -44,6 +44,7 @@ fn shown(settings: &Settings, flag: &str) -> String {
         "enable-profiling" => s.profiles.to_string(),
         "disable-controller-warmup" => (!s.warms_up).to_string(),
         "watch-stale-after" => format!("{}ms", s.stale_after_ms),
+        "pause-disruption" => s.pauses_disruption.to_string(),
         "disable-leader-election" => (!s.elects_leader).to_string(),
         "disable-cluster-state-observability" => (!s.observes_cluster_state).to_string(),
         "leader-election-name" => s.lease_name.clone(),
@@ -72,7 +73,7 @@ const SPREAD: &str = "{podTopologySpread: {defaultConstraints: [{maxSkew: 1, top
 /// Flag, what it is by default, a value for the variable, another for the flag, and what each shows.
 type Row = (&'static str, &'static str, (&'static str, &'static str), (&'static str, &'static str));
 
-const TABLE: [Row; 41] = [
+const TABLE: [Row; 42] = [
     ("cloud", "kwok", ("sim", "sim"), ("kwok", "kwok")),
     ("instance-types-file-path", "", ("/a.json", "/a.json"), ("/b.json", "/b.json")),
     ("karpenter-service", "", ("a", "a"), ("b", "b")),
@@ -96,6 +97,7 @@ const TABLE: [Row; 41] = [
     ("enable-profiling", "false", ("true", "true"), ("false", "false")),
     ("disable-controller-warmup", "true", ("false", "false"), ("true", "true")),
     ("watch-stale-after", "300000ms", ("20s", "20000ms"), ("10m", "600000ms")),
+    ("pause-disruption", "false", ("true", "true"), ("false", "false")),
     ("disable-leader-election", "false", ("1", "true"), ("false", "false")),
     ("disable-cluster-state-observability", "false", ("T", "true"), ("false", "false")),
     ("leader-election-name", "karpenter-leader-election", ("a", "a"), ("b", "b")),
@@ -277,6 +279,7 @@ fn settings_reach_the_operator() {
             "--preference-policy=Ignore",
             "--min-values-policy=BestEffort",
             "--disable-cluster-state-observability",
+            "--pause-disruption",
             "--feature-gates=EarlyBinding=true,NodeOverlay=true,ReservedCapacity=false",
             &format!("--scheduler-config={SPREAD}"),
         ],
@@ -285,7 +288,7 @@ fn settings_reach_the_operator() {
     .unwrap();
     let options = settings.options(LabelRules::kwok(), &["example.com/rack"]);
     assert_eq!((options.batch_max_ms, options.batch_idle_ms), (3_000, 500));
-    assert!(!options.observes_cluster_state && options.gates.early_binding);
+    assert!(!options.observes_cluster_state && options.gates.early_binding && options.pauses_disruption);
     let scheduling = &options.mirror.scheduling;
     assert_eq!(scheduling.preferences, PreferencePolicy::Ignore);
     assert_eq!(scheduling.min_values, MinValuesPolicy::BestEffort);

@@ -19,7 +19,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 #[derive(Debug, Default)]
 pub struct Health {
     kinds: Mutex<BTreeMap<String, Fare>>,
-    notes: Mutex<BTreeMap<String, String>>,
+    /// What stands still, and why.
+    standstills: Mutex<Vec<(String, String)>>,
 }
 
 #[derive(Debug, Default)]
@@ -79,18 +80,16 @@ impl Health {
         self.lock().iter().map(|(what, fare)| (what.clone(), fare.trouble())).collect()
     }
 
-    /// What people should know although it makes nobody unready, such as a pause; None when it is over.
-    pub fn note(&self, what: &str, note: Option<&str>) {
-        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
-        match note {
-            Some(note) => notes.insert(what.to_owned(), note.to_owned()),
-            None => notes.remove(what),
-        };
+    /// What stands still of what is done of our own will, and why. It makes nobody unready.
+    pub fn standstills(&self) -> Vec<(String, String)> {
+        self.standstills.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub fn notes(&self) -> Vec<(String, String)> {
-        let notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
-        notes.iter().map(|(what, note)| (what.clone(), note.clone())).collect()
+    pub(super) fn stand_still(&self, standstills: Vec<(String, String)>) {
+        let mut told = self.standstills.lock().unwrap_or_else(PoisonError::into_inner);
+        if *told != standstills {
+            *told = standstills;
+        }
     }
 
     pub fn is_ready(&self) -> bool {

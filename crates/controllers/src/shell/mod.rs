@@ -118,7 +118,7 @@ impl Shell {
         let (alive, errands_ended) = mpsc::channel(1);
         let errands = Errands::new(setup.caller.clone(), setup.cloud, mandate, handle.inbox.downgrade(), alive);
         let (ended, seat_ended) = oneshot::channel();
-        let seat = seat::Seat::new(setup.operator, setup.clock, errands, messages);
+        let seat = seat::Seat::new(setup.operator, Arc::clone(&handle.health), setup.clock, errands, messages);
         std::thread::Builder::new()
             .name("operator".to_owned())
             .spawn(move || {

@@ -2,6 +2,7 @@
 
 use super::clock::Clock;
 use super::errands::Errands;
+use super::health::Health;
 use crate::operator::Operator;
 use crate::wake::Wake;
 use kerf_model::UnixMillis;
@@ -42,6 +43,7 @@ impl std::fmt::Debug for Message {
 
 pub(super) struct Seat {
     operator: Operator,
+    health: Arc<Health>,
     clock: Arc<dyn Clock>,
     /// None at rest.
     errands: Option<Errands>,
@@ -53,12 +55,13 @@ pub(super) struct Seat {
 impl Seat {
     pub(super) fn new(
         operator: Operator,
+        health: Arc<Health>,
         clock: Arc<dyn Clock>,
         errands: Errands,
         messages: mpsc::Receiver<Message>,
     ) -> Self {
         let runtime = errands.runtime().clone();
-        Self { operator, clock, errands: Some(errands), runtime, messages, leads: false }
+        Self { operator, health, clock, errands: Some(errands), runtime, messages, leads: false }
     }
 
     /// Works until nobody can send a message any more.
@@ -80,6 +83,7 @@ impl Seat {
                 self.take(&mut batch);
             }
             wish = self.work();
+            self.health.stand_still(self.operator.standstills());
             // Until everything is there nothing is decided, and ten thousand objects come through an inbox of a hundred.
             let pace = if self.operator.world().is_synced() { PACE } else { Duration::ZERO };
             next_look = Instant::now() + pace;

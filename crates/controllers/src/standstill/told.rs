@@ -1,7 +1,7 @@
 //! Duty `disruption.standstill`: tells once when what is voluntary stands still, why, and when it goes on; and which objects cannot be
 //! read.
 
-use super::{Standstill, Voluntary};
+use super::{Standstill, Voluntary, by_reason};
 use crate::desk::Desk;
 use crate::duty::Duty;
 use crate::errand::Outcome;
@@ -34,8 +34,7 @@ impl Duty for Tell {
         if !desk.world.is_synced() {
             return None;
         }
-        let now: BTreeMap<Voluntary, Standstill> =
-            Voluntary::ALL.into_iter().filter_map(|what| desk.may_begin(what).err().map(|why| (what, why))).collect();
+        let now = desk.standstills();
         if now != self.told {
             let before = std::mem::replace(&mut self.told, now);
             self.tell(&before, desk);
@@ -106,15 +105,6 @@ fn about(key: &ObjectKey) -> Option<About> {
         name: key.name.clone(),
         uid: Text::default(),
     })
-}
-
-/// What stands still for each reason, in words.
-fn by_reason(all: &BTreeMap<Voluntary, Standstill>) -> BTreeMap<Standstill, String> {
-    let mut by_reason: BTreeMap<Standstill, Vec<String>> = BTreeMap::new();
-    for (what, why) in all {
-        by_reason.entry(why.clone()).or_default().push(what.to_string());
-    }
-    by_reason.into_iter().map(|(why, what)| (why, what.join(", "))).collect()
 }
 
 /// Pools are where people look when nodes stay.
