@@ -25,6 +25,7 @@ pub mod parts;
 pub(crate) mod processes;
 pub mod standing;
 
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -44,7 +45,17 @@ pub struct ControlPlane {
     binaries: Binaries,
     address: Address,
     etcd_endpoint: String,
+    kubelet: Option<Kubelet>,
     folder: tempfile::TempDir,
+}
+
+/// What stands behind the nodes: it forwards the ports of pods on nodes that name its own, all of them to one place.
+#[derive(Debug)]
+pub struct Kubelet {
+    /// Where it listens on loopback: a node that it is to answer for says so in `status.daemonEndpoints`, and 127.0.0.1 in its addresses.
+    pub port: u16,
+    /// Where forwarded ports lead to. Whoever accepts is the pod.
+    pub forwarded: TcpListener,
 }
 
 /// How to reach a control plane, and as whom.
@@ -120,7 +131,7 @@ pub fn start(progress: Progress<'_>) -> Result<Started> {
 ///   admitted with service accounts as in any cluster.
 /// - The scheduler has a second profile, `topology-spread-defaults`, which spreads over hosts and zones pods that do not say how they want
 ///   to be spread.
-/// - Caveats: nobody stands behind the nodes, so `logs`, `exec` and `port-forward` have nobody to talk to.
+/// - Caveats: behind the nodes stands a [`Kubelet`] that knows nothing but to forward ports, so `logs` and `exec` have nobody to talk to.
 pub fn start_cluster(progress: Progress<'_>) -> Result<Started> {
     start_extent(Extent::Cluster, progress)
 }
@@ -134,8 +145,8 @@ fn start_extent(extent: Extent, progress: Progress<'_>) -> Result<Started> {
         .prefix("kerf-control-plane-")
         .tempdir()
         .context("no temporary folder for the control plane")?;
-    let Launched { processes, address, etcd_endpoint } = launch::launch(extent, &binaries, folder.path())?;
-    Ok(Started::Ready(Box::new(ControlPlane { processes, binaries, address, etcd_endpoint, folder })))
+    let Launched { processes, address, etcd_endpoint, kubelet } = launch::launch(extent, &binaries, folder.path())?;
+    Ok(Started::Ready(Box::new(ControlPlane { processes, binaries, address, etcd_endpoint, kubelet, folder })))
 }
 
 impl ControlPlane {
@@ -147,6 +158,12 @@ impl ControlPlane {
     /// A client with every right.
     pub fn client(&self) -> Result<Client> {
         Client::new(&self.address)
+    }
+
+    /// None without nodes.
+    #[must_use]
+    pub fn kubelet(&self) -> Option<&Kubelet> {
+        self.kubelet.as_ref()
     }
 
     /// The file for `KUBECONFIG`.

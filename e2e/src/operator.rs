@@ -17,6 +17,8 @@ pub struct Operator {
     child: Child,
     pub metrics_port: u16,
     pub health_port: u16,
+    /// Where it leaves its address and secret for `kerf explain`, unless it takes itself for one in a pod.
+    pub explain_file: PathBuf,
     log: PathBuf,
 }
 
@@ -32,18 +34,20 @@ impl Operator {
         let log = folder.join(format!("{name}.log"));
         let file = File::create(&log).with_context(|| format!("{} cannot be made", log.display()))?;
         let (metrics_port, health_port) = free_ports()?;
+        let explain_file = folder.join(format!("{name}.explain.json"));
         let child = Command::new(binary)
             .args(["run", "--cloud", cloud])
             .env_clear()
             .envs(variables)
             .env("METRICS_PORT", metrics_port.to_string())
             .env("HEALTH_PROBE_PORT", health_port.to_string())
+            .env("EXPLAIN_FILE", &explain_file)
             .stdin(Stdio::null())
             .stdout(file.try_clone()?)
             .stderr(file)
             .spawn()
             .with_context(|| format!("{} does not start", binary.display()))?;
-        Ok(Self { child, metrics_port, health_port, log })
+        Ok(Self { child, metrics_port, health_port, explain_file, log })
     }
 
     /// Whether `/readyz` answers with 200. Anything else, also silence, is a no.
@@ -68,6 +72,15 @@ impl Operator {
         // An error means that it is gone already.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+
+    /// Where it answers `kerf explain`, once it has said so.
+    #[must_use]
+    pub fn explain_address(&self) -> Option<String> {
+        let said = self.said();
+        let lines = said.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        let mut starts = lines.filter(|line| line["message"] == "starting");
+        starts.next()?["explain"].as_str().map(str::to_owned)
     }
 
     /// All that it has said.

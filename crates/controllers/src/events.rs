@@ -165,17 +165,23 @@ fn fingerprint(at: UnixMillis, event: &Event) -> u64 {
     kerf_api::hash::fnv1(text.as_bytes())
 }
 
-/// Longer messages keep their beginning: an event's message has at most 1024 bytes.
+/// What the API server takes.
+pub(crate) const MESSAGE_MAX: usize = 1024;
+
+/// Longer messages keep their beginning, up to the end of a sentence or clause where one is near.
 pub fn cut(mut message: String) -> String {
-    const MOST: usize = 1024;
-    if message.len() > MOST {
-        let mut end = MOST - 3;
-        while !message.is_char_boundary(end) {
-            end -= 1;
-        }
-        message.truncate(end);
-        message.push_str("...");
+    if message.len() <= MESSAGE_MAX {
+        return message;
     }
+    let mut end = MESSAGE_MAX - 3;
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    let ends = ["; ", ". ", "\n"].iter().filter_map(|mark| message[..end].rfind(mark));
+    // A sentence that is longer than half of the room is cut within.
+    let whole = ends.max().filter(|end| *end >= MESSAGE_MAX / 2);
+    message.truncate(whole.unwrap_or(end));
+    message.push_str("...");
     message
 }
 
@@ -215,5 +221,16 @@ mod tests {
         events.tell(UnixMillis(400), event("later").at_most(5));
         events.tell(UnixMillis(400), event("latest").at_most(5));
         assert_eq!(events.take().len(), 2);
+    }
+
+    #[test]
+    fn a_message_that_is_too_long_ends_with_a_whole_sentence() {
+        assert_eq!(cut("short".to_owned()), "short");
+        let sentence = "nodepool default: did not tolerate taint (taint=a=b:NoSchedule); ";
+        let cut_off = cut(sentence.repeat(30));
+        assert!(cut_off.len() <= MESSAGE_MAX && cut_off.len() > MESSAGE_MAX - sentence.len(), "{}", cut_off.len());
+        assert!(cut_off.ends_with("NoSchedule)..."), "{cut_off}");
+        let one_word = cut("ä".repeat(1_000));
+        assert!(one_word.len() <= MESSAGE_MAX && one_word.len() > MESSAGE_MAX - 5);
     }
 }

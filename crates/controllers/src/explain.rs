@@ -109,10 +109,25 @@ fn of_pod(operator: &Operator, id: &PodId) -> Option<Explanation> {
             }
         }
     }
+    let left_out = operator.record().left_out(id);
+    if let Some(left_out) = left_out {
+        decisions.insert(
+            0,
+            Told {
+                at: timestamp(left_out.at),
+                revision: left_out.revision.to_string(),
+                decided: "leave it out: there is nothing to plan for it".to_owned(),
+                why: left_out.why.to_string(),
+                turned_down: Vec::new(),
+                would_help: None,
+            },
+        );
+    }
     let now = match world.pod(id) {
         Some(pod) if pod.is_bound() => format!("{} on node {}", pod.phase.as_str(), pod.node),
         Some(pod) => match operator.nominations().promise_of(id) {
             Some(promise) => format!("waits for {}", place_in_words(world, &promise.place)),
+            None if pod.is_waiting && left_out.is_some() => "waits, and is left out of every plan".to_owned(),
             None if pod.is_waiting => "waits; no place was found for it yet".to_owned(),
             None => format!("is not ours to place: {}", waits_in_words(pod.waits_for)),
         },

@@ -122,6 +122,30 @@ limits! {
     RATE_OF_EVICTIONS: usize = Count 2,
         "Evictions may use one in so many requests of the client's rate; the others are left to other requests.",
         "Hundreds of pods that a budget holds are asked again and again.";
+    PAGES_CONNECTIONS_MAX: usize = Count 64,
+        "Connections to one port of the operator's pages. When there is one more, the oldest of the address that has most of them is cut.",
+        "A probe always gets in, whoever holds the others open.";
+    PAGES_HEAD_WITHIN: Duration = Time Duration::from_secs(5),
+        "The head of a request for a page.",
+        "Whoever connects and says nothing does not stay.";
+    PAGES_WITHIN: Duration = Time Duration::from_secs(30),
+        "A connection to a page, from the first byte to the last; there is one request in each.",
+        "As long as the chart's probes wait.";
+    PAGES_RATE: usize = Count 50,
+        "Connections per second from one address to one port, four times as many in a burst.",
+        "Scrapers and probes ask a few times a minute; another address is not held up.";
+    PAGES_PEERS_MAX: usize = Count 1_024,
+        "Addresses whose rate is remembered.",
+        "As many as ask within four seconds; then all begin anew.";
+    METRICS_FRESH: Duration = Time Duration::from_secs(1),
+        "The same page of metrics is handed out again.",
+        "However often it is asked for, it is rendered once a second.";
+    METRICS_PAGES_MAX: usize = Count 4,
+        "Pages of metrics in memory while somebody still reads them; then the latest is handed out however old it is.",
+        "A page of a large cluster is megabytes, and readers may be slow on purpose.";
+    EXPLAIN_WITHIN: Duration = Time Duration::from_secs(10),
+        "The operator's answer to `kerf explain`; one question at a time.",
+        "It answers between two moments of its work, and work goes first.";
 }
 
 /// The body of `docs/limits.md`.
@@ -185,6 +209,10 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ),
     ("controllers/src/record.rs", "DECISIONS_MAX", "Decisions kept for `kerf explain`."),
     ("controllers/src/record.rs", "PODS_MAX", "Pods in them."),
+    ("controllers/src/record.rs", "LEFT_OUT_MAX", "Pods kept for it that were left out before planning."),
+    ("controllers/src/events.rs", "MESSAGE_MAX", "Bytes of an event's message."),
+    ("cli/src/explain/ask.rs", "ANSWER_WITHIN", "All of `kerf explain`, once there are credentials."),
+    ("cli/src/explain/ask.rs", "ANSWER_BYTES_MAX", "Bytes of the operator's answer to it."),
     ("controllers/src/interruption/post.rs", "CASES_MAX", "Interruptions under way."),
     ("controllers/src/interruption/post.rs", "HANDLED_MAX", "Messages remembered as handled."),
     ("controllers/src/interruption/post.rs", "ACKNOWLEDGE_TRIES_MAX", "Tries to delete a message."),

@@ -1,17 +1,29 @@
 //! A bounded record of decisions: what `kerf explain` answers from.
 
-use kerf_model::{Launch, Plan, PodId, Report, Revision, Step, UnixMillis};
-use std::collections::VecDeque;
+use kerf_model::{Launch, Plan, PodId, Report, Revision, Step, UnixMillis, Why};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// Decisions kept, and how many pods they may speak of together: a large cluster keeps fewer of them.
 const DECISIONS_MAX: usize = 200;
 const PODS_MAX: usize = 200_000;
+/// Somebody's mistake in a template is as many pods as the template has; more of them say nothing new.
+const LEFT_OUT_MAX: usize = 10_000;
 
 #[derive(Debug, Default)]
 pub struct Record {
     decisions: VecDeque<Arc<Decision>>,
     n_pods: usize,
+    left_out: BTreeMap<PodId, LeftOut>,
+}
+
+/// A pod that the last look left out before there was anything to plan.
+#[derive(Debug, Clone)]
+pub struct LeftOut {
+    /// When that was first seen, as long as it stays so.
+    pub at: UnixMillis,
+    pub revision: Revision,
+    pub why: Why,
 }
 
 /// One decision: what was planned, and why.
@@ -51,6 +63,20 @@ impl Record {
                 self.n_pods -= oldest.n_pods();
             }
         }
+    }
+
+    /// What a look at the world left out, and why; what an earlier look left out is no news any more.
+    pub fn leave_out(&mut self, at: UnixMillis, revision: Revision, pods: &[(PodId, Why)]) {
+        let mut before = std::mem::take(&mut self.left_out);
+        let now = pods.iter().take(LEFT_OUT_MAX).map(|(id, why)| {
+            let same = before.remove(id).filter(|before| before.why == *why);
+            (id.clone(), same.unwrap_or_else(|| LeftOut { at, revision, why: why.clone() }))
+        });
+        self.left_out = now.collect();
+    }
+
+    pub fn left_out(&self, pod: &PodId) -> Option<&LeftOut> {
+        self.left_out.get(pod)
     }
 
     /// The latest first.

@@ -2,6 +2,8 @@
 
 mod scene;
 
+use kerf_controllers::explain::{Subject, explain};
+use kerf_model::PodId;
 use kerf_simulation::{Rehearsal, Setup};
 use scene::{cluster, condition, inflate, n_pods, name, pool, roll, scale};
 use serde_json::{Value, json};
@@ -353,4 +355,43 @@ fn an_operator_killed_at_200_random_moments_of_a_scale_up_loses_and_doubles_noth
     assert_eq!(ids, nodes, "every instance has its claim, and every claim its instance");
     ids.dedup();
     assert_eq!(ids.len(), claims.len(), "no claim was launched twice");
+}
+
+#[test]
+fn a_pod_that_is_left_out_before_planning_is_explained() {
+    let mut scene = cluster(Setup::default(), |_| {});
+    let mistyped = json!({"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["sopt"]});
+    let terms = json!({"nodeSelectorTerms": [{"matchExpressions": [mistyped]}]});
+    scene.create_value(&inflate("mistyped", 1, |spec| {
+        spec["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}});
+    }));
+    let is_ours = |message: &String| message.starts_with("Failed to schedule pod, ");
+    scene.run_until("it to be told", 60, |scene| scene.events("FailedScheduling").iter().any(is_ours));
+    let explained = |scene: &Rehearsal| {
+        let pod = name(&scene.pods()[0]);
+        explain(scene.operator(), &Subject::Pod(PodId::new("default", &pod))).unwrap()
+    };
+    let first = explained(&scene);
+    assert_eq!(first.now, "waits, and is left out of every plan");
+    assert_eq!(first.decisions.len(), 1, "{first:?}");
+    assert!(first.decisions[0].why.contains("[sopt] is a capacity type"), "{first:?}");
+    scene.run_for(120);
+    assert_eq!(explained(&scene).decisions[0].at, first.decisions[0].at, "since when it is so");
+}
+
+#[test]
+fn a_pods_event_has_the_whole_reason_and_what_would_help_however_many_pools_refuse() {
+    let mut scene = cluster(Setup::default(), |_| {});
+    for n in 0..30 {
+        scene.create_value(&pool(&format!("one-of-many-pools-with-a-long-name-{n}")));
+    }
+    scene.create_value(&inflate("whale", 1, |spec| {
+        spec["containers"][0]["resources"]["requests"] = json!({"cpu": "1000"});
+    }));
+    let is_ours = |message: &String| message.starts_with("Failed to schedule pod, ");
+    scene.run_until("it to be told", 60, |scene| scene.events("FailedScheduling").iter().any(is_ours));
+    let told = scene.events("FailedScheduling").into_iter().find(is_ours).unwrap();
+    assert!(told.len() <= 1_024 && told.len() > 800, "{}", told.len());
+    let kept = told.matches("nodepool one-of").count() + told.matches("nodepool default:").count();
+    assert!(told.contains(&format!("; {} more (would help: request at most ", 31 - kept)), "{told}");
 }

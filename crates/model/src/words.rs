@@ -161,3 +161,48 @@ impl fmt::Display for Refusal {
         }
     }
 }
+
+impl Refusal {
+    /// The same words in at most so many bytes: whole verdicts as long as there is room, how many there are more, and what would help.
+    pub fn within(&self, bytes_max: usize) -> String {
+        let whole = self.to_string();
+        if whole.len() <= bytes_max {
+            return whole;
+        }
+        let remedy = self.remedy.as_ref().map(|remedy| format!(" (would help: {remedy})")).unwrap_or_default();
+        let mut words = String::new();
+        for (n_kept, verdict) in self.verdicts.iter().enumerate() {
+            let semicolon = if n_kept == 0 { "" } else { "; " };
+            let verdict = format!("{semicolon}{verdict}");
+            let rest = format!("; {} more{remedy}", self.verdicts.len() - n_kept);
+            if words.len() + verdict.len() + rest.len() > bytes_max {
+                // Not even the first has room: whoever asked cuts it.
+                return if n_kept == 0 { whole } else { words + &rest };
+            }
+            words.push_str(&verdict);
+        }
+        whole
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::PoolName;
+
+    #[test]
+    fn a_refusal_by_many_pools_keeps_whole_verdicts_and_what_would_help() {
+        let verdict = |n: usize| Verdict {
+            pool: Some(PoolName(format!("pool-{n}").into())),
+            why: Why::NoTypeHasAll { n_types: n },
+        };
+        let refusal = Refusal { verdicts: (0..40).map(verdict).collect(), remedy: Some(Remedy::AddPool) };
+        assert_eq!(refusal.within(100_000), refusal.to_string());
+        let words = refusal.within(1_000);
+        assert!(words.len() <= 1_000 && words.len() > 900, "{}", words.len());
+        let n_kept = words.matches("nodepool ").count();
+        let tail = format!("tried); {} more (would help: add a NodePool that suits the pod)", 40 - n_kept);
+        assert!(words.ends_with(&tail), "{words}");
+        assert!(refusal.to_string().starts_with(words.trim_end_matches(&tail)));
+    }
+}

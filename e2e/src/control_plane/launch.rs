@@ -13,7 +13,7 @@ use super::build::Binaries;
 use super::credentials::Credentials;
 use super::parts::KWOK;
 use super::processes::{self, Processes};
-use super::{Address, Extent};
+use super::{Address, Extent, Kubelet};
 use crate::client::Client;
 
 /// The API server is ready after about 2 s on two idle cores. A minute and a half forgives a machine that compiles beside us.
@@ -26,18 +26,27 @@ const STARTS_MAX: u32 = 3;
 const KWOK_DEFINITION: &str = "kwok.x-k8s.io_stages.yaml";
 const KWOK_STAGES: &str = "/apis/kwok.x-k8s.io/v1alpha1/stages";
 /// With a configuration file the three numbers of workers default to none, and the controllers refuse to start. Without a port
-/// it does not pretend to serve a kubelet's API.
+/// it does not pretend to serve a kubelet's API. Whatever port of whatever pod is forwarded leads to FORWARDED.
 const KWOK_CONFIGURATION: &str = "\
 apiVersion: config.kwok.x-k8s.io/v1alpha1
 kind: KwokConfiguration
 options:
   enableCRDs: [Stage]
+  enableDebuggingHandlers: true
   manageAllNodes: false
   manageNodesWithAnnotationSelector: kwok.x-k8s.io/node=fake
   nodeLeaseDurationSeconds: 40
   nodeLeaseParallelism: 4
   podPlayStageParallelism: 4
   nodePlayStageParallelism: 4
+---
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: ClusterPortForward
+metadata:
+  name: everything
+spec:
+  forwards:
+  - target: {address: 127.0.0.1, port: FORWARDED}
 ";
 
 /// The default profile, and one that spreads over hosts and zones what does not say how it wants to be spread.
@@ -63,6 +72,7 @@ pub(super) struct Launched {
     pub(super) processes: Processes,
     pub(super) address: Address,
     pub(super) etcd_endpoint: String,
+    pub(super) kubelet: Option<Kubelet>,
 }
 
 /// Starts the parts in `folder` and waits for them; a lost race for a port begins again with fresh ports.
@@ -97,10 +107,11 @@ fn launch_once(extent: Extent, binaries: &Binaries, folder: &Path, credentials: 
     )?;
     let client = Client::new(&address)?;
     wait_until_ready(&mut processes, &client, &["/readyz", "/api/v1/namespaces/default"])?;
+    let mut kubelet = None;
     if extent == Extent::Cluster {
-        join_controllers(&mut processes, binaries, folder, credentials, &address, &client)?;
+        kubelet = Some(join_controllers(&mut processes, binaries, folder, credentials, &address, &client)?);
     }
-    Ok(Launched { processes, address, etcd_endpoint: format!("http://127.0.0.1:{etcd_port}") })
+    Ok(Launched { processes, address, etcd_endpoint: format!("http://127.0.0.1:{etcd_port}"), kubelet })
 }
 
 /// Starts everything that works on a ready API server, and waits until it does.
@@ -111,7 +122,7 @@ fn join_controllers(
     credentials: &Credentials,
     address: &Address,
     client: &Client,
-) -> Result<()> {
+) -> Result<Kubelet> {
     let manager = controller_manager_arguments(credentials, address);
     processes.start("kube-controller-manager", binaries.path("kube-controller-manager")?, &manager)?;
     processes.start("kube-scheduler", binaries.path("kube-scheduler")?, &scheduler_arguments(folder, address)?)?;
@@ -123,13 +134,29 @@ fn join_controllers(
         apply(client, KWOK_STAGES, &binaries.file(&KWOK, stage)?)?;
     }
     let configuration = folder.join("kwok.yaml");
-    fs::write(&configuration, KWOK_CONFIGURATION).context("cannot write kwok's configuration")?;
-    let kwok =
-        [format!("--kubeconfig={}", address.kubeconfig.display()), format!("--config={}", configuration.display())];
+    let kubelet = Kubelet::new()?;
+    let forwarded = kubelet.forwarded.local_addr().context("a port has an address")?.port();
+    fs::write(&configuration, KWOK_CONFIGURATION.replace("FORWARDED", &forwarded.to_string()))
+        .context("cannot write kwok's configuration")?;
+    let kwok = [
+        format!("--kubeconfig={}", address.kubeconfig.display()),
+        format!("--config={}", configuration.display()),
+        format!("--server-address=127.0.0.1:{}", kubelet.port),
+        format!("--tls-cert-file={}", credentials.serving_cert.display()),
+        format!("--tls-private-key-file={}", credentials.serving_key.display()),
+    ];
     processes.start("kwok", binaries.path("kwok")?, &kwok)?;
 
     // Made by the controller manager: until it is there, every pod is refused.
-    wait_until_ready(processes, client, &["/api/v1/namespaces/default/serviceaccounts/default"])
+    wait_until_ready(processes, client, &["/api/v1/namespaces/default/serviceaccounts/default"])?;
+    Ok(kubelet)
+}
+
+impl Kubelet {
+    fn new() -> Result<Self> {
+        let forwarded = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port on loopback")?;
+        Ok(Self { port: free_ports()?.0, forwarded })
+    }
 }
 
 /// Applies one document to the collection that its kind belongs to.

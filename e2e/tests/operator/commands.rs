@@ -1,6 +1,6 @@
 //! `kerf explain` and `kerf plan --live`, against a cluster with an operator at work, and the operator's own pages.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::process::page;
 use crate::scene::name;
@@ -10,6 +10,7 @@ use crate::tests;
 tests!(
     what_was_decided_is_explained_of_pod_node_claim_and_pool,
     what_was_refused_is_explained_with_what_would_help,
+    what_was_left_out_of_every_plan_is_explained,
     strangers_are_not_told_anything,
     a_plan_of_the_live_cluster_names_the_pods_without_a_place,
     the_page_of_metrics_has_the_families_of_the_contract,
@@ -17,8 +18,8 @@ tests!(
 );
 
 fn explain(stage: &Stage<'_>, arguments: &[&str]) -> String {
-    let server = format!("http://127.0.0.1:{}", stage.operator().metrics_port);
-    let said = stage.kerf(&[&["explain"], arguments, &["--server", &server]].concat());
+    let file = stage.operator().explain_file.display().to_string();
+    let said = stage.kerf(&[&["explain"], arguments, &["--explain-file", &file]].concat());
     assert_eq!(said.code, 0, "kerf explain {}: {}{}", arguments.join(" "), said.out, said.err);
     said.out
 }
@@ -33,7 +34,7 @@ fn what_was_decided_is_explained_of_pod_node_claim_and_pool(stage: &Stage<'_>) {
     let of_pod = explain(stage, &["pod", &pod, "-n", &stage.namespace]);
     assert!(of_pod.starts_with(&format!("pod {}/{pod}: Running on node {node}\n", stage.namespace)), "{of_pod}");
     assert!(of_pod.contains("  why: "), "{of_pod}");
-    let of_node = explain(stage, &["node", &node]);
+    let of_node = explain(stage, &[&format!("nodes/{node}")]);
     assert!(of_node.starts_with(&format!("node {node} (nodeclaim {claim}): runs 2 pods")), "{of_node}");
     let of_claim: Value = serde_json::from_str(&explain(stage, &["nodeclaim", &claim, "-o", "json"])).unwrap();
     assert_eq!(of_claim["subject"], format!("nodeclaim {claim}"));
@@ -51,10 +52,27 @@ fn what_was_refused_is_explained_with_what_would_help(stage: &Stage<'_>) {
     assert!(said.contains("waits; no place was found for it yet") && said.contains("  would help: "), "{said}");
 }
 
+fn what_was_left_out_of_every_plan_is_explained(stage: &Stage<'_>) {
+    stage.add_pool(|_| {});
+    let mistyped = json!({"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["sopt"]});
+    let terms = json!({"nodeSelectorTerms": [{"matchExpressions": [mistyped]}]});
+    stage.add_deployment("mistyped", 1, |template| {
+        let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": terms});
+        template["spec"]["affinity"]["nodeAffinity"] = required;
+    });
+    stage.wait_for("the pod to be told", || !stage.our_events("FailedScheduling").is_empty());
+    let said = explain(stage, &[&format!("pod/{}", name(&stage.pods("mistyped")[0])), "-n", &stage.namespace]);
+    assert!(said.contains("waits, and is left out of every plan"), "{said}");
+    let told = stage.our_events("FailedScheduling").concat();
+    assert!(said.contains("[sopt] is a capacity type") && told.contains("[sopt] is a capacity type"), "{said} {told}");
+}
+
 fn strangers_are_not_told_anything(stage: &Stage<'_>) {
-    let port = stage.operator().metrics_port;
+    let address = stage.operator().explain_address().unwrap();
+    let port = address.strip_prefix("127.0.0.1:").unwrap().parse().unwrap();
     let (status, body) = page(port, "/explain/nodepool/default").unwrap();
     assert_eq!(status, 401, "{body}");
+    assert_eq!(page(stage.operator().metrics_port, "/explain/nodepool/default").unwrap().0, 404);
 }
 
 fn a_plan_of_the_live_cluster_names_the_pods_without_a_place(stage: &Stage<'_>) {

@@ -27,6 +27,7 @@ mod buffers;
 mod claims;
 mod commands;
 mod documents;
+mod explain;
 mod leadership;
 mod provisioning;
 mod regression;
@@ -53,14 +54,22 @@ pub(crate) struct Test {
     pub(crate) body: fn(&Stage<'_>),
     /// Nobody else is on the stage meanwhile.
     pub(crate) is_alone: bool,
+    /// For what the other stage has no part for.
+    pub(crate) only: Option<Which>,
 }
 
 /// Lists the tests of a module. A function that is forgotten here is unused, and the compiler says so.
 macro_rules! tests {
-    ($($name:ident),* $(,)? $(; alone $($alone:ident),+ $(,)?)?) => {
+    ($($name:ident),* $(,)? $(; alone $($alone:ident),+ $(,)?)? $(; only $which:ident $($there:ident),+ $(,)?)?) => {
         pub(crate) const TESTS: &[$crate::Test] = &[
-            $($crate::Test { name: stringify!($name), body: $name, is_alone: false },)*
-            $($($crate::Test { name: stringify!($alone), body: $alone, is_alone: true },)+)?
+            $($crate::Test { name: stringify!($name), body: $name, is_alone: false, only: None },)*
+            $($($crate::Test { name: stringify!($alone), body: $alone, is_alone: true, only: None },)+)?
+            $($($crate::Test {
+                name: stringify!($there),
+                body: $there,
+                is_alone: true,
+                only: Some(kerf_e2e::stages::Which::$which),
+            },)+)?
         ];
     };
 }
@@ -76,6 +85,7 @@ const MODULES: &[(&str, &[Test])] = &[
     ("static", static_capacity::TESTS),
     ("admission", admission::TESTS),
     ("commands", commands::TESTS),
+    ("explain", explain::TESTS),
     ("leadership", leadership::TESTS),
     ("spread", spread::TESTS),
 ];
@@ -89,7 +99,8 @@ fn main() -> ExitCode {
     // Module by module, so that both clusters are at work from beginning to end.
     for (module, tests) in MODULES {
         for which in Which::ALL {
-            for (index, test) in tests.iter().enumerate() {
+            let here = |test: &Test| test.only.is_none_or(|only| only == which);
+            for (index, test) in tests.iter().enumerate().filter(|(_, test)| here(test)) {
                 trials.push(trial(&stages, which, module, index, *test));
             }
         }

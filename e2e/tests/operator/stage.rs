@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use kerf_e2e::client::Client;
-use kerf_e2e::control_plane::{self, Address, Started, build, parts};
+use kerf_e2e::control_plane::{self, Address, Kubelet, Started, build, parts};
 use kerf_e2e::crds;
 use kerf_e2e::packages::{Installed, Package};
 use kerf_e2e::panics::{self, caught};
@@ -39,14 +39,14 @@ pub(crate) struct Cluster {
     kubectl: PathBuf,
     /// Before the control plane, so that it ends first.
     operator: Mutex<Operator>,
-    _plane: Plane,
+    plane: Plane,
     folder: tempfile::TempDir,
 }
 
 /// Ends with us.
 enum Plane {
     Embedded { _plane: Box<kerf_control_plane::ControlPlane> },
-    Real { _plane: Box<control_plane::ControlPlane> },
+    Real { plane: Box<control_plane::ControlPlane> },
 }
 
 /// One test's place: a client with every right, a namespace of its own, and a name for its pool.
@@ -95,7 +95,7 @@ fn raise(which: Which) -> Result<Cluster, String> {
         Which::Real => match control_plane::start_cluster(&build::to_stderr) {
             Ok(Started::Ready(plane)) => {
                 let what = format!("Kubernetes {}", parts::KUBERNETES.version);
-                (plane.address().clone(), Plane::Real { _plane: plane }, what)
+                (plane.address().clone(), Plane::Real { plane }, what)
             }
             Ok(Started::Skipped(reason)) => return Err(reason),
             // A cluster that should start and does not is a failure of every test, not a reason to skip them.
@@ -115,7 +115,7 @@ fn raise(which: Which) -> Result<Cluster, String> {
         which.name(),
         began.elapsed().as_millis()
     ));
-    Ok(Cluster { address, kubectl, operator: Mutex::new(operator), _plane: plane, folder })
+    Ok(Cluster { address, kubectl, operator: Mutex::new(operator), plane, folder })
 }
 
 fn embedded(folder: &Path) -> (Address, Plane, String) {
@@ -152,6 +152,28 @@ impl<'a> Stage<'a> {
     /// The operator that leads, for as long as one looks at it.
     pub(crate) fn operator(&self) -> MutexGuard<'a, Operator> {
         self.cluster.operator()
+    }
+
+    /// Who stands behind the nodes of the real cluster.
+    pub(crate) fn kubelet(&self) -> &'a Kubelet {
+        match &self.cluster.plane {
+            Plane::Real { plane } => plane.kubelet().unwrap(),
+            Plane::Embedded { .. } => panic!("nobody stands behind the nodes of the embedded one"),
+        }
+    }
+
+    /// A folder that goes with the cluster.
+    pub(crate) fn folder(&self) -> &'a Path {
+        self.cluster.folder.path()
+    }
+
+    pub(crate) fn address(&self) -> &'a Address {
+        &self.cluster.address
+    }
+
+    /// The kubeconfig with every right.
+    pub(crate) fn kubeconfig(&self) -> &'a Path {
+        &self.cluster.address.kubeconfig
     }
 
     /// One more operator on the same cluster.
@@ -249,8 +271,13 @@ impl<'a> Stage<'a> {
 
     /// Runs `kerf` against the cluster.
     pub(crate) fn kerf(&self, arguments: &[&str]) -> Said {
+        self.kerf_as(self.kubeconfig(), arguments)
+    }
+
+    /// The same, as another user.
+    pub(crate) fn kerf_as(&self, kubeconfig: &Path, arguments: &[&str]) -> Said {
         let mut command = Command::new(process::binary());
-        command.args(arguments).env_clear().env("KUBECONFIG", &self.cluster.address.kubeconfig);
+        command.args(arguments).env_clear().env("KUBECONFIG", kubeconfig);
         self.run(command, None)
     }
 

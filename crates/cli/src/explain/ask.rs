@@ -1,104 +1,210 @@
-//! The user's side: find the operator, and ask it.
+//! The user's side: find the operator that leads, and ask it.
+//!
+//! ```text
+//! lease ─▶ who leads ─┬─ an operator on this machine, outside of a pod ─▶ loopback, with the secret of its file
+//!                     └─ a pod ─▶ API server ─ pods/portforward ─▶ loopback in the pod
+//! ```
+//!
+//! Who the user is, the API server is told and nobody else.
 
-use super::ExplainArguments;
-use super::page::TOKEN_HEADER;
+use super::invitation::{self, Invitation, cluster};
+use super::page::SECRET_HEADER;
+use super::{ExplainArguments, Question};
 use crate::run::connect;
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use http::Request;
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::Bytes;
+use hyper_util::rt::TokioIo;
+use k8s_openapi::api::core::v1::Pod;
+use kerf_controllers::dispatch::Trouble;
 use kerf_controllers::explain::Explanation;
 use kerf_controllers::shell::{Caller, Limits};
-use kube::Client;
-use kube::client::Body;
-use kube::config::AuthInfo;
+use kube::{Api, Client};
 use serde_json::Value;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 
-/// Where `kerf up` leaves its address.
-pub(crate) const NOTICE: (&str, &str) = ("kube-system", "kerf");
-
-const LEASE_NAMESPACES: [&str; 2] = ["kube-system", "karpenter"];
 const LEASE: &str = "karpenter-leader-election";
-const PORT: u16 = 8080;
+const LEASE_NAMESPACES: [&str; 2] = ["kube-system", "karpenter"];
 
-pub(super) async fn ask(arguments: &ExplainArguments) -> anyhow::Result<Explanation> {
+/// The operator takes ten seconds at most; the rest is the API server, the node and the way.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+/// A pool with the longest record is some kilobytes.
+const ANSWER_BYTES_MAX: usize = 16 << 20;
+/// A word about why a port cannot be forwarded comes with its end.
+const LAST_WORD_WITHIN: Duration = Duration::from_secs(1);
+
+/// The operator's pod.
+struct Leader {
+    namespace: String,
+    pod: String,
+    /// As in the lease; empty when the user named the pod.
+    identity: String,
+}
+
+pub(super) async fn ask(arguments: &ExplainArguments, question: &Question) -> anyhow::Result<Explanation> {
+    if let Some(file) = &arguments.explain_file {
+        let invitation = Invitation::read(file)?;
+        let path = question.path(arguments.namespace.as_deref().unwrap_or("default"));
+        return within(at_loopback(&invitation, &path)).await?.read();
+    }
     let config = connect::config(arguments.kubeconfig.as_deref(), env!("CARGO_PKG_VERSION")).await?;
-    let token = token(&config.auth_info)?;
+    let cluster = cluster(&config.cluster_url);
+    let path = question.path(arguments.namespace.as_deref().unwrap_or(&config.default_namespace));
     let client = connect::client(config)?;
-    let caller = Caller::new(client.clone(), Limits::none());
-    let (status, body) = match &arguments.server {
-        Some(server) => fetch(server, &arguments.path(), &token).await?,
-        None => match address_in_cluster(&caller).await {
-            Some(server) => fetch(&server, &arguments.path(), &token).await?,
-            None => through_proxy(&client, &leader(&caller).await?, &arguments.path(), &token).await?,
-        },
+    within(async {
+        let leader = leader(arguments, &Caller::new(client.clone(), Limits::none())).await;
+        let holder = leader.as_ref().map_or("", |leader| leader.identity.as_str());
+        // The one that leads, before one that does not ask who leads.
+        let mut near = invitation::for_cluster(&cluster);
+        near.retain(|it| arguments.pod.is_none() && (it.identity == holder || it.identity.is_empty()));
+        near.sort_by_key(|it| it.identity.is_empty());
+        for invitation in near {
+            // An operator that was killed leaves its file behind.
+            if let Ok(answer) = at_loopback(&invitation, &path).await {
+                return answer.read();
+            }
+        }
+        through_api_server(client, &leader?, arguments.explain_port, &path).await?.read()
+    })
+    .await
+}
+
+async fn within<T>(ask: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let late = || anyhow!("there was no answer within {} s: ask again", ANSWER_WITHIN.as_secs());
+    tokio::time::timeout(ANSWER_WITHIN, ask).await.unwrap_or_else(|_| Err(late()))
+}
+
+async fn leader(arguments: &ExplainArguments, caller: &Caller) -> anyhow::Result<Leader> {
+    let namespaces: Vec<&str> = match &arguments.operator_namespace {
+        Some(namespace) => vec![namespace],
+        None => LEASE_NAMESPACES.into(),
     };
-    if status == 200 {
-        return serde_json::from_slice(&body)
-            .context("the operator's answer cannot be read: is it a kerf of this version?");
+    if let Some(pod) = &arguments.pod {
+        let (namespace, pod) = pod.split_once('/').unwrap_or((namespaces[0], pod));
+        return Ok(Leader { namespace: namespace.to_owned(), pod: pod.to_owned(), identity: String::new() });
     }
-    bail!("{}", String::from_utf8_lossy(&body).trim());
-}
-
-fn token(auth: &AuthInfo) -> anyhow::Result<String> {
-    use secrecy::ExposeSecret as _;
-    if let Some(token) = &auth.token {
-        return Ok(token.expose_secret().to_owned());
-    }
-    if let Some(file) = &auth.token_file {
-        return Ok(std::fs::read_to_string(file).with_context(|| format!("cannot read {file}"))?.trim().to_owned());
-    }
-    bail!(
-        "the kubeconfig's user has no token, and the operator asks who you are: use a user with a token, such as one made by \
-         `kubectl create token`"
-    )
-}
-
-/// What `kerf up` says about itself.
-async fn address_in_cluster(caller: &Caller) -> Option<String> {
-    let (namespace, name) = NOTICE;
-    let map = caller.get(&format!("/api/v1/namespaces/{namespace}/configmaps/{name}")).await.ok()?;
-    map.pointer("/data/explain").and_then(Value::as_str).map(str::to_owned)
-}
-
-/// Namespace and name of the pod that leads.
-async fn leader(caller: &Caller) -> anyhow::Result<(String, String)> {
-    for namespace in LEASE_NAMESPACES {
+    let mut forbidden = None;
+    for namespace in &namespaces {
         let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{LEASE}");
-        if let Ok(lease) = caller.get(&path).await
-            && let Some(holder) = lease.pointer("/spec/holderIdentity").and_then(Value::as_str)
-            && let Some((pod, _)) = holder.split_once('_')
-        {
-            return Ok((namespace.to_owned(), pod.to_owned()));
+        let lease = match caller.get(&path).await.map_err(Trouble::of) {
+            Ok(lease) => lease,
+            Err(Trouble::Missing) => continue,
+            Err(Trouble::Forbidden { message }) => {
+                forbidden = Some(message);
+                continue;
+            }
+            Err(Trouble::Unauthorized { message }) => {
+                bail!("the API server does not accept your credentials: {message}")
+            }
+            Err(trouble) => bail!("cannot look who leads: {trouble:?}"),
+        };
+        let holder = lease.pointer("/spec/holderIdentity").and_then(Value::as_str).unwrap_or_default();
+        if !holder.is_empty() {
+            let pod = holder.rsplit_once('_').map_or(holder, |(host, _)| host);
+            let (namespace, pod, identity) = ((*namespace).to_owned(), pod.to_owned(), holder.to_owned());
+            return Ok(Leader { namespace, pod, identity });
         }
     }
-    bail!(
-        "no operator was found: there is no lease {LEASE} with a holder in {}; give its address with --server",
-        LEASE_NAMESPACES.join(" or ")
-    )
+    match forbidden {
+        Some(message) => bail!(
+            "you may not look who leads ({message}): ask for get on lease {LEASE}, or name the operator's pod with --pod; a pod's \
+             own events have the reason, too"
+        ),
+        None => bail!(
+            "no operator was found: nobody holds a lease {LEASE} in {}; name the namespace with --operator-namespace, or the file \
+             of an operator outside of a pod with --explain-file",
+            namespaces.join(" or ")
+        ),
+    }
 }
 
-async fn through_proxy(
-    client: &Client,
-    (namespace, pod): &(String, String),
-    path: &str,
-    token: &str,
-) -> anyhow::Result<(u16, Vec<u8>)> {
-    let uri = format!("/api/v1/namespaces/{namespace}/pods/{pod}:{PORT}/proxy{path}");
-    let request = Request::builder().uri(&uri).header(TOKEN_HEADER, format!("Bearer {token}")).body(Body::empty())?;
-    let answer = client
-        .send(request)
+/// What the operator said.
+struct Answer {
+    status: u16,
+    body: Bytes,
+}
+
+impl Answer {
+    fn read(self) -> anyhow::Result<Explanation> {
+        if self.status == 200 {
+            return serde_json::from_slice(&self.body)
+                .context("the operator's answer cannot be read: is it a kerf of this version?");
+        }
+        bail!("{}", String::from_utf8_lossy(&self.body).trim());
+    }
+}
+
+async fn at_loopback(invitation: &Invitation, path: &str) -> anyhow::Result<Answer> {
+    let address = invitation.address;
+    let stream = TcpStream::connect(address).await;
+    let stream = stream.with_context(|| format!("the operator is not at {address} any more"))?;
+    exchange(stream, path, Some(&invitation.secret))
         .await
-        .with_context(|| format!("cannot reach pod {namespace}/{pod} through the API server; try --server"))?;
-    let status = answer.status().as_u16();
-    Ok((status, answer.into_body().collect_bytes().await?.to_vec()))
+        .with_context(|| format!("cannot ask the operator at {address}"))
 }
 
-/// Asks an address directly: plain HTTP, as the operator's port speaks it.
-async fn fetch(server: &str, path: &str, token: &str) -> anyhow::Result<(u16, Vec<u8>)> {
-    let mut config = kube::Config::new(server.parse().with_context(|| format!("--server {server} is no address"))?);
-    config.connect_timeout = Some(std::time::Duration::from_secs(10));
-    let client = connect::client(config)?;
-    let request = Request::builder().uri(path).header("authorization", format!("Bearer {token}")).body(Body::empty())?;
-    let answer = client.send(request).await.with_context(|| format!("cannot reach the operator at {server}"))?;
+async fn through_api_server(client: Client, leader: &Leader, port: u16, path: &str) -> anyhow::Result<Answer> {
+    let Leader { namespace, pod, .. } = leader;
+    let pods: Api<Pod> = Api::namespaced(client, namespace);
+    let mut forward = pods.portforward(pod, &[port]).await.map_err(|error| refused(leader, error))?;
+    let (Some(stream), Some(trouble)) = (forward.take_stream(port), forward.take_error(port)) else {
+        bail!("port {port} of pod {namespace}/{pod} was not forwarded");
+    };
+    match exchange(stream, path, None).await {
+        Ok(answer) => Ok(answer),
+        Err(error) => {
+            let said = tokio::time::timeout(LAST_WORD_WITHIN, trouble).await.ok().flatten();
+            let words = said.map(|said| format!(" ({})", said.trim())).unwrap_or_default();
+            Err(error.context(format!(
+                "nobody answers on port {port} of pod {namespace}/{pod}{words}: is it a kerf of this version, and is its port \
+                 another one (--explain-port)?"
+            )))
+        }
+    }
+}
+
+fn refused(leader: &Leader, error: kube::Error) -> anyhow::Error {
+    let Leader { namespace, pod, .. } = leader;
+    match error {
+        kube::Error::Api(status) if status.code == 403 => anyhow!(
+            "the API server does not let you ask: {} (it takes get and create on pods/portforward in namespace {namespace}; a pod's \
+             own events have the reason, too)",
+            status.message
+        ),
+        kube::Error::Api(status) if status.code == 404 => anyhow!(
+            "the operator that leads runs on {pod}, which is no pod of namespace {namespace}: an operator outside of a pod is asked on \
+             its own machine, by its own user; one in a pod is named with --pod ({})",
+            status.message
+        ),
+        kube::Error::Api(status) => {
+            anyhow!("the API server cannot forward a port of pod {namespace}/{pod}: {}", status.message)
+        }
+        error => {
+            anyhow!(error).context(format!("cannot forward a port of pod {namespace}/{pod} through the API server"))
+        }
+    }
+}
+
+/// One question and its answer, over whatever leads there.
+async fn exchange<S>(stream: S, path: &str, secret: Option<&str>) -> anyhow::Result<Answer>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let mut request = Request::get(path).header(http::header::HOST, "localhost");
+    if let Some(secret) = secret {
+        request = request.header(SECRET_HEADER, secret);
+    }
+    let request = request.body(Empty::<Bytes>::new()).context("that is no name")?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.context("the connection broke")?;
+    // Ends with the answer; what goes wrong with it is told where the answer is awaited.
+    tokio::spawn(connection);
+    let answer = sender.send_request(request).await.context("the connection broke")?;
     let status = answer.status().as_u16();
-    Ok((status, answer.into_body().collect_bytes().await?.to_vec()))
+    let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
+    let body = body.map_err(|error| anyhow!(error)).context("the answer broke off")?.to_bytes();
+    Ok(Answer { status, body })
 }

@@ -1,43 +1,93 @@
-//! The operator's side: answers on its port, to whoever the cluster knows.
+//! The operator's side: answers on a port of its own, on loopback.
+//!
+//! ```text
+//! in a pod         nobody but the pod reaches it, and who forwards its ports:  the API server asks RBAC
+//! outside of one   whoever is on the machine reaches it:                       it wants the secret of an invitation
+//! ```
 
+use super::invitation::{Invitation, Left, cluster};
+use anyhow::Context;
 use kerf_controllers::explain::{Subject, explain};
-use kerf_controllers::shell::{Caller, Handle, PageRequest, Pages, Reply};
-use kerf_controllers::{ApiCall, ApiFailure};
+use kerf_controllers::limits::EXPLAIN_WITHIN;
+use kerf_controllers::shell::{Bounds, Handle, PageRequest, Pages, Reply, host, secret, serve};
 use kerf_model::PodId;
-use serde_json::{Value, json};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
+use std::sync::Arc;
+use tokio::sync::Semaphore;
 
-/// Where the API server's proxy hands on who asks: it keeps `Authorization` for itself.
-pub(crate) const TOKEN_HEADER: &str = "x-kerf-authorization";
+/// Where the page is in a pod, unless somebody says otherwise.
+pub(crate) const PORT: u16 = 8082;
+
+/// Who is on the same machine shows that they may ask.
+pub(super) const SECRET_HEADER: &str = "x-kerf-secret";
 
 /// Who may ask.
-#[derive(Clone)]
-pub(crate) enum Guard {
-    /// Whoever has this token.
-    Token(String),
-    /// Whoever the API server knows, and lets read NodeClaims.
-    Review(Caller),
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Guard {
+    /// Whoever gets here.
+    Reached,
+    /// Whoever knows this.
+    Secret(String),
 }
 
-/// Adds the pages below `/explain/`.
-pub(crate) fn with_explanations(pages: Pages, handle: &Handle, guard: Guard) -> Pages {
+/// The page in a pod.
+pub(crate) fn in_pod(handle: &Handle, port: u16) -> anyhow::Result<SocketAddr> {
+    open(handle, port, Guard::Reached)
+}
+
+/// The page outside of a pod, and the file that invites to it.
+pub(crate) fn outside(
+    handle: &Handle,
+    port: u16,
+    cluster_url: &impl ToString,
+    identity: &str,
+    file: Option<&Path>,
+) -> anyhow::Result<(SocketAddr, Left)> {
+    let secret = secret();
+    let address = open(handle, port, Guard::Secret(secret.clone()))?;
+    let (host, identity) = (host().unwrap_or_default(), identity.to_owned());
+    let left = Invitation { cluster: cluster(cluster_url), host, identity, address, secret }.leave(file)?;
+    Ok((address, left))
+}
+
+fn open(handle: &Handle, port: u16, guard: Guard) -> anyhow::Result<SocketAddr> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
+        .with_context(|| format!("cannot listen on port {port} of loopback (--explain-port)"))?;
+    let address = listener.local_addr().context("a port has an address")?;
+    serve("explain", listener, pages(handle, guard), Bounds::default()).context("cannot start a thread")?;
+    Ok(address)
+}
+
+fn pages(handle: &Handle, guard: Guard) -> Pages {
     let handle = handle.clone();
-    pages.with("/explain/", move |request| {
-        let (handle, guard) = (handle.clone(), guard.clone());
-        async move { answer(&handle, &guard, &request).await }
+    let one_at_a_time = Arc::new(Semaphore::new(1));
+    Pages::default().with("/explain/", move |request| {
+        let subject = guard.admit(&request).and_then(|()| subject(request.uri().path()).ok_or_else(how_to_ask));
+        let (handle, one_at_a_time) = (handle.clone(), Arc::clone(&one_at_a_time));
+        async move {
+            let answer = async {
+                match subject {
+                    Ok(subject) => answer(&handle, one_at_a_time, subject).await,
+                    Err(reply) => reply,
+                }
+            };
+            let late = || Reply::text(503, "the operator is too busy to answer now: ask again\n");
+            tokio::time::timeout(EXPLAIN_WITHIN, answer).await.unwrap_or_else(|_| late())
+        }
     })
 }
 
-async fn answer(handle: &Handle, guard: &Guard, request: &PageRequest) -> Reply {
-    if let Err(reply) = guard.admit(token(request)).await {
-        return reply;
-    }
-    let Some(subject) = subject(request.uri().path()) else {
-        return Reply::text(
-            404,
-            "ask for /explain/pod/NAMESPACE/NAME, /explain/node/NAME, /explain/nodeclaim/NAME or /explain/nodepool/NAME\n",
-        );
+async fn answer(handle: &Handle, one_at_a_time: Arc<Semaphore>, subject: Subject) -> Reply {
+    let Ok(turn) = one_at_a_time.acquire_owned().await else {
+        return Reply::text(503, "the operator is stopping\n");
     };
-    match handle.look(move |operator| explain(operator, &subject)).await {
+    let look = handle.look(move |operator| {
+        // Whoever asked may have given up: until it is answered, their question still is the one that may be asked.
+        let _turn = turn;
+        explain(operator, &subject)
+    });
+    match look.await {
         Some(Some(explanation)) => match serde_json::to_vec(&explanation) {
             Ok(body) => Reply::json(200, body),
             Err(error) => Reply::text(500, format!("{error}\n")),
@@ -47,8 +97,15 @@ async fn answer(handle: &Handle, guard: &Guard, request: &PageRequest) -> Reply 
     }
 }
 
+fn how_to_ask() -> Reply {
+    Reply::text(
+        404,
+        "ask for /explain/pod/NAMESPACE/NAME, /explain/node/NAME, /explain/nodeclaim/NAME or /explain/nodepool/NAME\n",
+    )
+}
+
 fn subject(path: &str) -> Option<Subject> {
-    let parts: Vec<&str> = path.trim_start_matches("/explain/").split('/').collect();
+    let parts: Vec<&str> = path.strip_prefix("/explain/")?.split('/').collect();
     Some(match parts.as_slice() {
         ["pod", namespace, name] => Subject::Pod(PodId::new(namespace, name)),
         ["node", name] => Subject::Node((*name).to_owned()),
@@ -58,60 +115,20 @@ fn subject(path: &str) -> Option<Subject> {
     })
 }
 
-fn token(request: &PageRequest) -> Option<&str> {
-    let headers = request.headers();
-    let header = headers.get(TOKEN_HEADER).or_else(|| headers.get(http::header::AUTHORIZATION))?;
-    header.to_str().ok()?.strip_prefix("Bearer ")
-}
-
 impl Guard {
-    async fn admit(&self, token: Option<&str>) -> Result<(), Reply> {
-        let Some(token) = token else {
-            return Err(Reply::text(401, "say who you are: a bearer token that the cluster knows\n"));
-        };
-        match self {
-            Guard::Token(known) if known == token => Ok(()),
-            Guard::Token(_) => Err(Reply::text(401, "the token is not this cluster's\n")),
-            Guard::Review(caller) => review(caller, token).await,
+    fn admit(&self, request: &PageRequest) -> Result<(), Reply> {
+        let Self::Secret(secret) = self else { return Ok(()) };
+        let given = request.headers().get(SECRET_HEADER).map(http::HeaderValue::as_bytes).unwrap_or_default();
+        if is_same(given, secret.as_bytes()) {
+            return Ok(());
         }
+        Err(Reply::text(401, "show the secret of the operator's file, as `kerf explain` does on its machine\n"))
     }
 }
 
-/// Asks the API server who has the token, and whether they may read NodeClaims.
-async fn review(caller: &Caller, token: &str) -> Result<(), Reply> {
-    let unable = |failure: ApiFailure| {
-        Reply::text(
-            503,
-            format!(
-                "cannot ask the API server about you: {failure} (the operator needs create on tokenreviews and \
-                 subjectaccessreviews)\n"
-            ),
-        )
-    };
-    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}});
-    let reviewed = caller.call(post("/apis/authentication.k8s.io/v1/tokenreviews", review)).await.map_err(unable)?;
-    if reviewed.pointer("/status/authenticated") != Some(&Value::Bool(true)) {
-        return Err(Reply::text(401, "the API server does not know this token\n"));
-    }
-    let user = &reviewed["status"]["user"];
-    let access = json!({
-        "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
-        "spec": {
-            "user": user["username"], "groups": user["groups"], "uid": user["uid"],
-            "resourceAttributes": {"verb": "get", "group": "karpenter.sh", "resource": "nodeclaims"},
-        },
-    });
-    let access =
-        caller.call(post("/apis/authorization.k8s.io/v1/subjectaccessreviews", access)).await.map_err(unable)?;
-    if access.pointer("/status/allowed") != Some(&Value::Bool(true)) {
-        let name = user["username"].as_str().unwrap_or_default();
-        return Err(Reply::text(403, format!("{name} may not get nodeclaims.karpenter.sh, and so may not ask\n")));
-    }
-    Ok(())
-}
-
-fn post(path: &str, body: Value) -> ApiCall {
-    ApiCall { method: "POST", path: path.to_owned(), content_type: "application/json", body }
+/// However much of it is right takes the same time.
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    one.len() == other.len() && one.iter().zip(other).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }
 
 #[cfg(test)]
@@ -122,8 +139,15 @@ mod tests {
     fn a_path_names_what_is_asked_about() {
         assert_eq!(subject("/explain/pod/default/web"), Some(Subject::Pod(PodId::new("default", "web"))));
         assert_eq!(subject("/explain/nodepool/default"), Some(Subject::NodePool("default".to_owned())));
-        for odd in ["/explain/", "/explain/pod/web", "/explain/service/a", "/explain/node/a/b"] {
+        for odd in ["/explain/", "/explain/pod/web", "/explain/service/a", "/explain/node/a/b", "/other/node/a"] {
             assert_eq!(subject(odd), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn nothing_but_the_whole_secret_is_the_secret() {
+        for (given, expected) in [("secret", true), ("secreT", false), ("secre", false), ("", false)] {
+            assert_eq!(is_same(given.as_bytes(), b"secret"), expected, "{given:?}");
         }
     }
 }

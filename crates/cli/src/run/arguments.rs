@@ -48,6 +48,15 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "PORT")]
     pub(crate) health_probe_port: Option<u16>,
 
+    /// Where `kerf explain` is answered, on loopback only [default: 8082 in a pod, a free port elsewhere].
+    #[arg(long, value_name = "PORT")]
+    pub(crate) explain_port: Option<u16>,
+
+    /// Outside of a pod: where the address and the secret for `kerf explain` are left, for this user alone [default: a file in
+    /// ~/.kube/kerf].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) explain_file: Option<String>,
+
     /// Requests per second to the API server [default: 200]; negative for any number.
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     pub(crate) kube_client_qps: Option<i64>,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! arguments + environment ─▶ settings ─▶ connect ─▶ cloud ─▶ shell ── until SIGTERM
-//!                                                              └── pages: /metrics, /healthz, /readyz
+//!                                                              └── pages: /metrics, /healthz, /readyz, and on loopback /explain/
 //! ```
 
 pub(crate) mod arguments;
@@ -19,22 +19,25 @@ mod log;
 pub(crate) mod pages;
 pub(crate) mod settings;
 
-use crate::explain::page::{Guard, with_explanations};
+use crate::explain::invitation::Left;
+use crate::explain::page;
 use anyhow::{Context, bail};
 use arguments::{Cloud, RunArguments};
 use clerk::{Clerk, RealTime};
 use kerf_cloud::{CloudProvider, RepairAction, kwok};
 use kerf_cloud_sim::KwokCloud;
 use kerf_controllers::metrics::{Metrics, runtime};
-use kerf_controllers::shell::{Caller, Election, Limits, Setup, Shell, Timings, WallClock, identity, serve};
+use kerf_controllers::shell::{
+    Bounds, Caller, Election, Handle, Limits, Setup, Shell, Timings, WallClock, identity, serve,
+};
 use kerf_controllers::{Operator, Options};
 use kerf_mirror::{Kind, LabelRules};
 use kerf_model::InstanceType;
 use settings::Settings;
+use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// What the binary was built from, where the build says.
@@ -97,18 +100,12 @@ async fn operate(settings: Settings) -> anyhow::Result<()> {
         check_repair_policies(&*cloud)?;
     }
     let options = settings.options(rules, &cloud.well_known_labels());
-    let election = settings.elects_leader.then(|| election(&settings, &config)).transpose()?;
-    let metrics_port = listen("metrics-port", settings.metrics_port).await?;
-    let probes_port = listen("health-probe-port", settings.health_probe_port).await?;
-    tracing::info!(
-        version,
-        cloud = cloud.name(),
-        cluster = %config.cluster_url,
-        metrics = %metrics_port.local_addr()?,
-        probes = %probes_port.local_addr()?,
-        "starting"
-    );
-    let reviewer = caller.clone();
+    let identity = identity();
+    let election = settings.elects_leader.then(|| election(&settings, &config, &identity)).transpose()?;
+    let metrics_port = listen("metrics-port", settings.metrics_port)?;
+    let probes_port = listen("health-probe-port", settings.health_probe_port)?;
+    let (metrics_address, probes_address) = (metrics_port.local_addr()?, probes_port.local_addr()?);
+    let cloud_name = cloud.name();
     let shell = Shell::new(Setup {
         unwanted: unwanted(&options),
         operator: Operator::new(options, Arc::clone(&cloud), metrics),
@@ -120,10 +117,19 @@ async fn operate(settings: Settings) -> anyhow::Result<()> {
         stale_after: Duration::from_millis(settings.stale_after_ms),
     })?;
     let handle = shell.handle();
-    let guard = Guard::Review(reviewer);
-    let served = with_explanations(pages::metrics(&handle, settings.profiles), &handle, guard);
-    tokio::spawn(serve(metrics_port, served));
-    tokio::spawn(serve(probes_port, pages::probes(&handle)));
+    serve("metrics", metrics_port, pages::metrics(&handle, settings.profiles), Bounds::default())?;
+    serve("probes", probes_port, pages::probes(&handle), Bounds::default())?;
+    let identity = if settings.elects_leader { identity.as_str() } else { "" };
+    let (explain_address, _left) = explanations(&handle, &settings, &config, identity);
+    tracing::info!(
+        version,
+        cloud = cloud_name,
+        cluster = %config.cluster_url,
+        metrics = %metrics_address,
+        probes = %probes_address,
+        explain = explain_address,
+        "starting"
+    );
     if let Some(limit) = settings.memory_limit_bytes {
         tokio::spawn(watch_memory(limit));
     }
@@ -131,6 +137,29 @@ async fn operate(settings: Settings) -> anyhow::Result<()> {
     shell.run(asked_to_stop()?).await?;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Where `kerf explain` is answered. Without it the operator works as well.
+fn explanations(
+    handle: &Handle,
+    settings: &Settings,
+    config: &kube::Config,
+    identity: &str,
+) -> (Option<String>, Option<Left>) {
+    let port = settings.explain_port;
+    let opened = if settings.is_in_pod {
+        page::in_pod(handle, port).map(|address| (address, None))
+    } else {
+        page::outside(handle, port, &config.cluster_url, identity, settings.explain_file.as_deref())
+            .map(|(address, left)| (address, Some(left)))
+    };
+    match opened {
+        Ok((address, left)) => (Some(address.to_string()), left),
+        Err(error) => {
+            tracing::warn!(error = format!("{error:#}"), "`kerf explain` will find nobody here");
+            (None, None)
+        }
+    }
 }
 
 fn instance_types(settings: &Settings) -> anyhow::Result<Vec<InstanceType>> {
@@ -207,14 +236,14 @@ fn check_repair_policies(cloud: &dyn CloudProvider) -> anyhow::Result<()> {
 }
 
 /// Its client is its own: see [`Election`].
-fn election(settings: &Settings, config: &kube::Config) -> anyhow::Result<Election> {
+fn election(settings: &Settings, config: &kube::Config, identity: &str) -> anyhow::Result<Election> {
     let namespace = [settings.lease_namespace.clone(), std::env::var("SYSTEM_NAMESPACE").unwrap_or_default()]
         .into_iter()
         .find(|namespace| !namespace.is_empty())
         // Of the pod's service account, or of the kubeconfig's context.
         .unwrap_or_else(|| config.default_namespace.clone());
     let client = connect::client(config.clone())?;
-    Ok(Election::new(client, &namespace, &settings.lease_name, &identity(), Timings::default()))
+    Ok(Election::new(client, &namespace, &settings.lease_name, identity, Timings::default()))
 }
 
 /// Kinds that only a gate makes use of.
@@ -224,14 +253,11 @@ fn unwanted(options: &Options) -> Vec<Kind> {
     kinds.into_iter().filter(|(_, is_wanted)| !is_wanted).map(|(kind, _)| kind).collect()
 }
 
-async fn listen(flag: &str, port: u16) -> anyhow::Result<TcpListener> {
+fn listen(flag: &str, port: u16) -> anyhow::Result<TcpListener> {
     // Both families where there are two.
-    match TcpListener::bind(("::", port)).await {
-        Ok(listener) => Ok(listener),
-        Err(_) => TcpListener::bind(("0.0.0.0", port)).await.with_context(|| {
-            format!("cannot listen on port {port} (--{flag}): give another port, or end what uses it")
-        }),
-    }
+    let both = TcpListener::bind((std::net::Ipv6Addr::UNSPECIFIED, port));
+    both.or_else(|_| TcpListener::bind((std::net::Ipv4Addr::UNSPECIFIED, port)))
+        .with_context(|| format!("cannot listen on port {port} (--{flag}): give another port, or end what uses it"))
 }
 
 fn asked_to_stop() -> anyhow::Result<impl Future<Output = ()>> {

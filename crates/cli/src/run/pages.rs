@@ -1,15 +1,16 @@
 //! What the operator shows on its two ports.
 
 use kerf_controllers::metrics::page::CONTENT_TYPE;
-use kerf_controllers::shell::{Handle, Health, Pages, Reply};
+use kerf_controllers::shell::{Handle, Health, Kept, Pages, Reply};
 use std::fmt::Write as _;
 
 /// /metrics, and with profiling what can honestly be said about the process.
 pub(crate) fn metrics(handle: &Handle, profiles: bool) -> Pages {
     let (metrics, clock) = (handle.metrics().clone(), handle.clock().clone());
+    let page = Kept::new(move || metrics.render_at(clock.now()).into());
     let pages = Pages::default().with("/metrics", move |_| {
-        let page = metrics.render_at(clock.now());
-        async move { Reply { status: 200, content_type: CONTENT_TYPE, body: page.into() } }
+        let body = page.page();
+        async move { Reply { status: 200, content_type: CONTENT_TYPE, body } }
     });
     if !profiles {
         return pages;

@@ -3,6 +3,7 @@
 use super::arguments::{Cloud, RunArguments};
 use super::aws_settings::AwsSettings;
 use super::gates::{self, parse_bool};
+use crate::explain::page;
 use crate::output;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
@@ -26,6 +27,11 @@ pub(crate) struct Settings {
     pub(crate) karpenter_service: String,
     pub(crate) metrics_port: u16,
     pub(crate) health_probe_port: u16,
+    /// In a pod whoever reaches loopback may ask; elsewhere it takes a secret.
+    pub(crate) is_in_pod: bool,
+    pub(crate) explain_port: u16,
+    /// None for the usual place.
+    pub(crate) explain_file: Option<PathBuf>,
     pub(crate) kube_client_qps: i64,
     pub(crate) kube_client_burst: u32,
     pub(crate) profiles: bool,
@@ -81,6 +87,7 @@ impl Settings {
     ) -> anyhow::Result<(Self, Vec<String>)> {
         let mut from = Sources::new(environment);
         let a = arguments;
+        let is_in_pod = environment("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty());
         let settings = Self {
             cloud: cloud(a, &from)?,
             kubeconfig: a.kubeconfig.clone(),
@@ -91,6 +98,11 @@ impl Settings {
             karpenter_service: from.text(&a.karpenter_service, "KARPENTER_SERVICE", ""),
             metrics_port: from.number(a.metrics_port, "METRICS_PORT", 8080),
             health_probe_port: from.number(a.health_probe_port, "HEALTH_PROBE_PORT", 8081),
+            is_in_pod,
+            explain_port: from.number(a.explain_port, "EXPLAIN_PORT", if is_in_pod { page::PORT } else { 0 }),
+            explain_file: Some(from.text(&a.explain_file, "EXPLAIN_FILE", ""))
+                .filter(|path| !path.is_empty())
+                .map(PathBuf::from),
             kube_client_qps: from.number(a.kube_client_qps, "KUBE_CLIENT_QPS", 200),
             kube_client_burst: burst(from.number(a.kube_client_burst, "KUBE_CLIENT_BURST", 300))?,
             profiles: from.boolean(a.enable_profiling, "ENABLE_PROFILING", false),
@@ -139,6 +151,9 @@ impl Settings {
                 "--metrics-port and --health-probe-port are both {}: give one of them another port",
                 self.metrics_port
             );
+        }
+        if [self.metrics_port, self.health_probe_port].contains(&self.explain_port) && self.explain_port != 0 {
+            bail!("--explain-port {} is another one's, too: give it a port of its own", self.explain_port);
         }
         if self.kube_client_qps == 0 {
             bail!(

@@ -39,6 +39,8 @@ fn shown(settings: &Settings, flag: &str) -> String {
         "aws-feature-gates" => format!("NodeClassCEL={}", s.aws.has_node_class_cel),
         "metrics-port" => s.metrics_port.to_string(),
         "health-probe-port" => s.health_probe_port.to_string(),
+        "explain-port" => s.explain_port.to_string(),
+        "explain-file" => s.explain_file.as_ref().map_or_else(String::new, |it| it.display().to_string()),
         "kube-client-qps" => s.kube_client_qps.to_string(),
         "kube-client-burst" => s.kube_client_burst.to_string(),
         "enable-profiling" => s.profiles.to_string(),
@@ -73,7 +75,7 @@ const SPREAD: &str = "{podTopologySpread: {defaultConstraints: [{maxSkew: 1, top
 /// Flag, what it is by default, a value for the variable, another for the flag, and what each shows.
 type Row = (&'static str, &'static str, (&'static str, &'static str), (&'static str, &'static str));
 
-const TABLE: [Row; 42] = [
+const TABLE: [Row; 44] = [
     ("cloud", "kwok", ("sim", "sim"), ("kwok", "kwok")),
     ("instance-types-file-path", "", ("/a.json", "/a.json"), ("/b.json", "/b.json")),
     ("karpenter-service", "", ("a", "a"), ("b", "b")),
@@ -92,6 +94,8 @@ const TABLE: [Row; 42] = [
     ("aws-feature-gates", "NodeClassCEL=false", ("NodeClassCEL=true", "NodeClassCEL=true"), ("", "NodeClassCEL=false")),
     ("metrics-port", "8080", ("9000", "9000"), ("9001", "9001")),
     ("health-probe-port", "8081", ("9002", "9002"), ("0", "0")),
+    ("explain-port", "0", ("9003", "9003"), ("9004", "9004")),
+    ("explain-file", "", ("/a", "/a"), ("/b", "/b")),
     ("kube-client-qps", "200", ("5", "5"), ("-1", "-1")),
     ("kube-client-burst", "300", ("10", "10"), ("20", "20")),
     ("enable-profiling", "false", ("true", "true"), ("false", "false")),
@@ -143,6 +147,16 @@ fn every_setting_has_its_default_its_variable_and_its_flag_and_the_flag_wins() {
         let (settings, _) = resolve(&[&given], &[(&variable, in_variable)]).unwrap();
         assert_eq!(shown(&settings, flag), from_flag, "{given} over {variable}={in_variable}");
     }
+}
+
+#[test]
+fn explanations_have_a_port_of_their_own_which_in_a_pod_is_known_to_everybody() {
+    let port = |variables: &[(&str, &str)]| resolve(&[], variables).map(|(settings, _)| settings.explain_port);
+    let pod = ("KUBERNETES_SERVICE_HOST", "10.0.0.1");
+    assert_eq!(port(&[]).unwrap(), 0);
+    assert_eq!(port(&[pod]).unwrap(), 8082);
+    assert_eq!(port(&[pod, ("EXPLAIN_PORT", "9000")]).unwrap(), 9000);
+    assert!(port(&[pod, ("EXPLAIN_PORT", "8081")]).unwrap_err().to_string().contains("a port of its own"));
 }
 
 #[test]

@@ -40,7 +40,7 @@ pub(crate) struct UpArguments {
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     pub(crate) port: u16,
 
-    /// The port of metrics and explanations on loopback; 0 takes a free one.
+    /// The port of metrics on loopback; 0 takes a free one.
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     pub(crate) metrics_port: u16,
 

@@ -1,13 +1,12 @@
 //! Objects that a playground begins with.
 
-use crate::explain::NOTICE;
 use crate::input::{self, Sink, Trouble};
 use anyhow::{Context, bail};
 use kerf_control_plane::ControlPlane;
 use kerf_control_plane::request::Request;
 use kerf_controllers::ApiCall;
 use kerf_controllers::shell::Caller;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::path::Path;
 
 /// Our definitions, as `kerf crds` prints them.
@@ -29,16 +28,6 @@ pub(crate) fn install_definitions(plane: &ControlPlane) -> anyhow::Result<()> {
     // Their kinds are served once the controller that establishes them has worked.
     plane.settle();
     Ok(())
-}
-
-/// Tells `kerf explain` where to ask.
-pub(crate) async fn leave_address(caller: &Caller, at: std::net::SocketAddr) -> anyhow::Result<()> {
-    let (namespace, name) = NOTICE;
-    let notice = json!({
-        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace},
-        "data": {"explain": format!("http://{at}")},
-    });
-    apply_value(caller, &notice).await
 }
 
 pub(crate) async fn apply_file(caller: &Caller, path: &Path) -> anyhow::Result<()> {

@@ -15,7 +15,7 @@ mod view;
 
 pub(crate) use arguments::UpArguments;
 
-use crate::explain::page::{Guard, with_explanations};
+use crate::explain::page;
 use anyhow::{Context, bail};
 use clock::PlaneClock;
 use kerf_cloud::CloudProvider;
@@ -23,17 +23,17 @@ use kerf_cloud_sim::{Faults, SimCloud, SimOptions};
 use kerf_control_plane::ControlPlane;
 use kerf_control_plane::clock::Clock;
 use kerf_controllers::metrics::Metrics;
-use kerf_controllers::shell::{Caller, Handle, Limits, Setup, Shell, serve};
+use kerf_controllers::shell::{Bounds, Caller, Handle, Limits, Setup, Shell, serve};
 use kerf_controllers::{Gates, Operator, Options};
 use kerf_mirror::{LabelRules, MirrorSettings, View};
 use kerf_model::{Binder, Text};
 use kerf_simulation::PlaneYard;
 use picture::Picture;
 use std::io::{IsTerminal, Write};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
 
 /// How often the view is drawn anew, at most.
 const DRAW_EVERY: Duration = Duration::from_millis(500);
@@ -117,14 +117,14 @@ async fn play(arguments: &UpArguments, plane: &ControlPlane, clock: Clock) -> an
         stale_after: kerf_controllers::limits::STALE_AFTER,
     })?;
     let handle = shell.handle();
-    let pages = TcpListener::bind(("127.0.0.1", arguments.metrics_port)).await.with_context(|| {
+    let pages = TcpListener::bind(("127.0.0.1", arguments.metrics_port)).with_context(|| {
         format!("cannot listen on port {} of loopback (try --metrics-port 0)", arguments.metrics_port)
     })?;
     let metrics_address = pages.local_addr()?;
-    let token = plane.address().map(|address| address.token.clone()).unwrap_or_default();
-    let served = with_explanations(crate::run::pages::metrics(&handle, false), &handle, Guard::Token(token));
-    tokio::spawn(serve(pages, served));
-    manifests::leave_address(&caller, metrics_address).await?;
+    serve("metrics", pages, crate::run::pages::metrics(&handle, false), Bounds::default())
+        .context("cannot start a thread")?;
+    let url = plane.address().map(|address| address.endpoint.clone()).unwrap_or_default();
+    let (_, _left) = page::outside(&handle, 0, &url, "", invitation(&kubeconfig).as_deref())?;
 
     let playground = Playground { plane, clock, cloud, handle, caller, kubeconfig };
     let ticker = tokio::spawn(tick(playground.cloud.clone()));
@@ -181,6 +181,12 @@ fn default_kubeconfig() -> PathBuf {
         Some(home) if Path::new(&home).is_dir() => Path::new(&home).join(".kube").join("kerf.yaml"),
         _ => std::env::temp_dir().join("kerf-kubeconfig.yaml"),
     }
+}
+
+/// Without a home the invitation lies beside the kubeconfig.
+fn invitation(kubeconfig: &Path) -> Option<PathBuf> {
+    let has_home = std::env::var_os("HOME").is_some_and(|home| Path::new(&home).is_dir());
+    (!has_home).then(|| kubeconfig.with_extension("explain.json"))
 }
 
 fn write_kubeconfig(plane: &ControlPlane, path: &Path) -> anyhow::Result<()> {

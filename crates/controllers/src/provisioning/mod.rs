@@ -15,7 +15,7 @@ mod window;
 use crate::desk::Desk;
 use crate::duty::Duty;
 use crate::errand::{Outcome, Thought};
-use crate::events::{About, Event};
+use crate::events::{About, Event, MESSAGE_MAX, cut};
 use crate::metrics::families;
 use crate::overlays;
 use crate::queue::earlier;
@@ -240,6 +240,7 @@ impl Provisioning {
             self.window.close();
         }
         let n_pods = snapshot.pods.iter().filter(|pod| !pod.is_virtual).count();
+        desk.record.leave_out(now, snapshot.revision, &snapshot.ill);
         self.tell_ill(desk, &snapshot);
         if snapshot.pods.is_empty() {
             desk.nominations.keep_for_buffers(BTreeSet::new());
@@ -374,7 +375,7 @@ impl Provisioning {
                     "could not schedule pod"
                 );
             }
-            self.tell_failed(desk, id, &refusal.to_string());
+            self.tell_failed(desk, id, |most| refusal.within(most));
         }
         for name in empty_pools {
             if let Some(pool) = desk.world.pools.get(&name) {
@@ -389,15 +390,17 @@ impl Provisioning {
         desk.metrics.set(&families::SCHEDULER_IGNORED_PODS_COUNT, &[], snapshot.ill.len() as f64);
         for (id, why) in &snapshot.ill {
             if !matches!(why, Why::NotForUs) {
-                self.tell_failed(desk, id, &why.to_string());
+                self.tell_failed(desk, id, |_| why.to_string());
             }
         }
     }
 
-    fn tell_failed(&self, desk: &mut Desk<'_>, id: &PodId, words: &str) {
+    /// For many this event is all they may read: it has the whole reason, as far as an event can.
+    fn tell_failed(&self, desk: &mut Desk<'_>, id: &PodId, words: impl FnOnce(usize) -> String) {
+        const BEGINNING: &str = "Failed to schedule pod, ";
         let Some(pod) = desk.world.pod(id) else { return };
         let about = About::pod(id, &pod.uid);
-        let message = crate::events::cut(format!("Failed to schedule pod, {words}"));
+        let message = cut(format!("{BEGINNING}{}", words(MESSAGE_MAX - BEGINNING.len())));
         desk.event(Event::warning(about, "FailedScheduling", message).quiet_for(REFUSAL_QUIET_MS));
     }
 }

@@ -17,12 +17,23 @@ pub struct Election {
     timeline: Timeline,
 }
 
-/// `<host>_<uuid>`: in a pod the host is called like the pod.
+/// `<host>_<uuid>`: in a pod the host is called like the pod. Where it is not, on the host's network say, POD_NAME tells the pod's name.
 pub fn identity() -> String {
+    let pod = std::env::var("POD_NAME").ok();
+    let host = pod.filter(|name| !name.is_empty()).or_else(host);
+    format!("{}_{}", host.as_deref().unwrap_or("kerf"), uuid::Uuid::new_v4())
+}
+
+/// This machine's name, or the pod's.
+pub fn host() -> Option<String> {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
     let host = host.or_else(|| std::env::var("HOSTNAME").ok()).unwrap_or_default();
-    let host = Some(host.trim()).filter(|host| !host.is_empty()).unwrap_or("kerf").to_owned();
-    format!("{host}_{}", uuid::Uuid::new_v4())
+    Some(host.trim().to_owned()).filter(|host| !host.is_empty())
+}
+
+/// What nobody guesses.
+pub fn secret() -> String {
+    format!("{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple())
 }
 
 type Answer = Pin<Box<dyn Future<Output = Result<Value, ApiFailure>> + Send>>;

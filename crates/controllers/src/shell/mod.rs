@@ -30,8 +30,8 @@ pub use caller::{Caller, Limits, agent};
 pub use client::{Unusable, client, proxy};
 pub use clock::{Clock, WallClock};
 pub use health::Health;
-pub use lease::{Election, identity};
-pub use pages::{Page, Pages, Reply, Request as PageRequest, serve};
+pub use lease::{Election, host, identity, secret};
+pub use pages::{Bounds, Kept, Page, Pages, Reply, Request as PageRequest, serve};
 
 use crate::lease::Mandate;
 use crate::limits::{GRACE, INBOX_MAX};

@@ -1,12 +1,13 @@
 //! A server that answers as it is told. What it is told nothing about is an empty list, or a watch on which nothing happens. It is an old
 //! one: it does not begin watches with what is there. Servers that do are the embedded and the real one.
 
-use kerf_controllers::shell::{PageRequest, Pages, Reply, serve};
+use kerf_controllers::shell::{Bounds, PageRequest, Pages, Reply, serve};
 use kube::{Client, Config};
 use std::collections::BTreeMap;
 use std::future::{Future, ready};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -66,7 +67,11 @@ impl Fake {
                 }
             }
         });
-        tokio::spawn(serve(listener, pages));
+        // A server of a cluster: watches last, and the operator asks as fast as it may.
+        let hour = Duration::from_secs(3_600);
+        let bounds =
+            Bounds { head_within: hour, whole_within: hour, connections_max: usize::MAX, per_second: 1_000_000 };
+        serve("fake", listener.into_std().unwrap(), pages, bounds).unwrap();
         Self { client, asked }
     }
 
