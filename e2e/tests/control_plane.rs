@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use kerf_e2e::client::Client;
 use kerf_e2e::control_plane::{self, ControlPlane, Started, build};
+use kerf_e2e::skipped;
 use serde_json::json;
 
 const GADGETS: &str = r#"
@@ -34,7 +35,7 @@ fn start() -> Option<Box<ControlPlane>> {
     match control_plane::start(&build::to_stderr).unwrap() {
         Started::Ready(plane) => Some(plane),
         Started::Skipped(reason) => {
-            build::to_stderr(&format!("skipped: {reason}: 1 test of the control plane itself"));
+            skipped::tell(1, "the control plane itself", &reason);
             None
         }
     }
@@ -128,7 +129,7 @@ fn in_a_whole_cluster_a_deployment_comes_to_run_on_a_node_of_kwok() {
     let plane = match control_plane::start_cluster(&build::to_stderr).unwrap() {
         Started::Ready(plane) => plane,
         Started::Skipped(reason) => {
-            build::to_stderr(&format!("skipped: {reason}: 1 test of the whole cluster"));
+            skipped::tell(1, "the whole cluster", &reason);
             return;
         }
     };

@@ -13,20 +13,21 @@ use kerf_control_plane::{ControlPlane, Options};
 use kerf_e2e::control_plane::{self, Started, build};
 use kerf_e2e::packages::{Installed, Package};
 use kerf_e2e::repeat::Repeats;
+use kerf_e2e::skipped;
 
 const CLIENT: Package = Package { name: "kubernetes", version: "37.0.2", is_library: true };
 
 #[test]
 fn the_python_client_learns_the_same_from_both_stages() {
-    let skipped = |reason: &str| build::to_stderr(&format!("skipped: {reason}: 1 visit of the Python client"));
+    let skip = |reason: &str| skipped::tell(1, "a visit of the Python client", reason);
     let packages = match CLIENT.install(&build::to_stderr).unwrap() {
         Installed::Ready(folder) => folder,
-        Installed::Skipped(reason) => return skipped(&reason),
+        Installed::Skipped(reason) => return skip(&reason),
     };
     let attempt = || visit_both(&packages);
     let name = "the Python client";
     match Repeats::default().run(name, attempt, attempt).unwrap_or_else(|story| panic!("{story}")) {
-        Err(reason) => skipped(&reason),
+        Err(reason) => skip(&reason),
         Ok(n_lines) => {
             build::to_stderr(&format!("{name} learned {n_lines} things from each of two stages, and the same"));
         }

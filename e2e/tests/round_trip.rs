@@ -15,6 +15,7 @@ use kerf_api::{CapacityBuffer, Ec2NodeClass, Kind, KwokNodeClass, NodeClaim, Nod
 use kerf_e2e::client::Client;
 use kerf_e2e::control_plane::{self, Started, build, parts};
 use kerf_e2e::crds::{self, Crd};
+use kerf_e2e::skipped;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
@@ -24,7 +25,7 @@ fn every_field_of_every_kind_comes_back_from_a_real_api_server_as_it_was_written
     let plane = match control_plane::start(&build::to_stderr).unwrap() {
         Started::Ready(plane) => plane,
         Started::Skipped(reason) => {
-            build::to_stderr(&format!("skipped: {reason}: the round trip of {} objects", objects.len()));
+            skipped::tell(1, &format!("the round trip of {} objects", objects.len()), &reason);
             return;
         }
     };

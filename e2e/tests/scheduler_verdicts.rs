@@ -17,6 +17,7 @@ use kerf_control_plane::scheduler::{
 };
 use kerf_e2e::client::Client;
 use kerf_e2e::control_plane::build;
+use kerf_e2e::skipped;
 use serde_json::{Value, json};
 
 #[path = "scheduler_verdicts/dice.rs"]
@@ -68,7 +69,7 @@ fn both_schedulers_accept_the_same_nodes_and_refuse_the_others_in_the_same_words
     let real = match Real::start() {
         Ok(real) => real,
         Err(reason) => {
-            build::to_stderr(&format!("skipped: {reason}: {} verdicts of the scheduler", SCENES * PODS_PER_SCENE));
+            skipped::tell(1, &format!("{} verdicts of the scheduler", SCENES * PODS_PER_SCENE), &reason);
             return;
         }
     };

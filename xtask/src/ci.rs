@@ -1,78 +1,209 @@
-//! `cargo xtask ci`, which is also `cargo xtask test`: everything that must hold before a change goes in.
+//! `cargo xtask test`: everything that must hold before a change goes in.
+//!
+//! ```text
+//! format ─▶ tidy ─▶ generated files ─▶ clippy ─▶ build ─▶ tests, docs, licences: two lanes (jobs) ─▶ last lines
+//!    └─ meanwhile: Go parts and tools that are not on this machine yet (ahead)
+//! ```
 //!
 //! Stages run in the order in which they tell most for their time. The first that fails ends the run and says how to
-//! repeat it alone.
+//! repeat it alone; of the tests, all run, and each that failed is named.
 
-use crate::toolbox::{self, Tool};
+mod ahead;
+mod counts;
+mod documents;
+mod jobs;
+mod long;
+mod suites;
+
+use crate::toolbox;
 use crate::{crds, tidy};
+use ahead::Ahead;
 use anyhow::{Context as _, Result, bail};
-use std::io::{BufRead as _, BufReader};
-use std::process::{Command, Stdio};
-use std::time::Instant;
-
-/// Looks at licences, bans and sources. It could look at advisories too, but their database is a Git repository of its
-/// own, and a check that needs the network fails on the wrong days.
-const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2" };
+use counts::{Counts, Skipped};
+use jobs::{Ended, Job, Lane};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// Everything is checked with the AWS SDK built in, once: what the playground leaves out is still ours.
 const FEATURES: [&str; 2] = ["--features", "kerf-cli/aws"];
 
-pub(crate) fn run() -> Result<()> {
-    let started = Instant::now();
-    let mut tests = Tests::default();
-    let mut remarks = Vec::new();
-    stage("format", || call(toolbox::cargo().args(["fmt", "--all", "--check"])))?;
-    stage("clippy", || {
+/// What takes less is not worth a line of its own.
+const WORTH_A_LINE: Duration = Duration::from_secs(5);
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Fails when anything was skipped, too: what CI asks for.
+    #[arg(long)]
+    no_skips: bool,
+    /// Runs what is long by nature instead: all of it, or one part. Without the machine for a part, it is skipped.
+    #[arg(long, value_name = "PART", num_args = 0..=1)]
+    #[expect(clippy::option_option, reason = "no flag, a flag alone, a flag with a part")]
+    long: Option<Option<long::Part>>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    if let Some(part) = args.long {
+        return long::run(part, args.no_skips);
+    }
+    let mut run = Run { began: Instant::now(), stages: Vec::new() };
+    run.stage("format", || call(toolbox::cargo().args(["fmt", "--all", "--check"])))?;
+    let ahead = Ahead::start();
+    run.stage("tidy", tidy::run)?;
+    run.stage("generated files", crds::check)?;
+    run.stage("clippy", || {
         let mut clippy = toolbox::cargo();
         clippy.args(["clippy", "--workspace", "--all-targets", "--locked", "--quiet"]).args(FEATURES);
         call(clippy.args(["--", "-D", "warnings"]))
     })?;
-    stage("tidy", tidy::run)?;
-    stage("tests", || {
-        // The tests that start `kerf` as a process take the one that was built with them.
-        let kerf = toolbox::target_folder().join("debug/kerf");
+    let suites = run.stage("build", suites::build)?;
+    let ready = run.stage("tools and Go parts", || ahead.wait())?;
+
+    let folder = toolbox::target_folder().join("tests");
+    let skipped = folder.join("skipped");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    fs::write(&skipped, "").with_context(|| format!("cannot write {}", skipped.display()))?;
+    let mut work: Vec<Job> = suites.iter().map(|suite| suite.job(&skipped)).collect();
+    work.extend(checks(ready.deny.as_deref().ok()));
+    let ended = run.stage("tests, docs, licences", || jobs::run(work, &folder, told))?;
+
+    let mut counts = Counts::default();
+    for line in ended.iter().flat_map(|ended| ended.output.lines()) {
+        counts.read(line);
+    }
+    counts.read_skips(&fs::read_to_string(&skipped).context("the list of what was skipped is gone")?);
+    if let Err(reason) = &ready.deny {
+        let what = "licences, bans and sources".to_owned();
+        counts.skipped.push(Skipped { n_tests: 1, what, reason: reason.clone() });
+    }
+    run.last_lines(&ended, &counts)?;
+    conclude(&ended, &counts, args.no_skips)
+}
+
+/// What computes beside the tests.
+fn checks(deny: Option<&Path>) -> Vec<Job> {
+    let cargo = |words: &[&str]| {
         let mut command = toolbox::cargo();
-        command.args(["test", "--workspace", "--locked"]).args(FEATURES);
-        tests = call_tests(command.env("KERF_BINARY", &kerf).env("KERF_AWS_BINARY", &kerf))?;
-        Ok(())
-    })?;
-    stage("docs", || {
-        call(
-            toolbox::cargo()
-                .args(["doc", "--workspace", "--no-deps", "--locked", "--quiet"])
-                .args(FEATURES)
-                .env("RUSTDOCFLAGS", "-D warnings"),
-        )
-    })?;
-    stage("deny", || {
-        remarks.extend(deny()?);
-        Ok(())
-    })?;
-    stage("generated files", crds::check)?;
-    println!("\n── all stages passed in {}", seconds(started));
-    for line in tests.summaries.iter().chain(&tests.twins) {
-        println!("{line}");
+        command.args(words).args(FEATURES);
+        command
+    };
+    let mut docs = cargo(&["doc", "--workspace", "--no-deps", "--locked", "--quiet"]);
+    docs.env("RUSTDOCFLAGS", "-D warnings");
+    let mut checks = vec![
+        ("examples in the documentation", cargo(&["test", "--doc", "--workspace", "--locked"])),
+        ("documentation", docs),
+    ];
+    if let Some(deny) = deny {
+        let mut command = Command::new(deny);
+        command
+            .current_dir(toolbox::workspace())
+            .args(["--locked", "--log-level", "error"])
+            .args(["check", "bans", "licenses", "sources"]);
+        checks.push(("licences, bans and sources", command));
     }
-    println!(
-        "tests: {} passed, {} failed, {} ignored; named after a line of the five documents: {}",
-        tests.passed, tests.failed, tests.ignored, tests.of_documents
-    );
-    for remark in remarks {
-        println!("note: {remark}");
+    checks
+        .into_iter()
+        .map(|(name, command)| Job {
+            name: name.to_owned(),
+            repeat: toolbox::typed(&command),
+            command: suites::polite(Lane::Cores, command),
+            lane: Lane::Cores,
+        })
+        .collect()
+}
+
+/// A program has ended: a line, and everything it said if it failed.
+fn told(ended: &Ended) {
+    let took = seconds(ended.took);
+    match &ended.failure {
+        None => println!("   {}: passed in {took}", ended.name),
+        Some(failure) => {
+            println!(
+                "{}\n   {}: FAILED after {took}: {failure}\n   to repeat it alone: {}",
+                ended.output, ended.name, ended.repeat
+            );
+        }
+    }
+}
+
+/// How a run goes.
+struct Run {
+    began: Instant,
+    stages: Vec<(&'static str, Duration)>,
+}
+
+impl Run {
+    fn stage<T>(&mut self, name: &'static str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        println!("\n── {name}");
+        let began = Instant::now();
+        let done = work().with_context(|| format!("stage `{name}` failed after {}", seconds(began.elapsed())))?;
+        println!("── {name}: done in {}", seconds(began.elapsed()));
+        self.stages.push((name, began.elapsed()));
+        Ok(done)
+    }
+
+    fn last_lines(&self, ended: &[Ended], counts: &Counts) -> Result<()> {
+        println!("\n── stages");
+        for (name, took) in &self.stages {
+            println!("{:>9}  {name}", seconds(*took));
+        }
+        println!("{:>9}  in all", seconds(self.began.elapsed()));
+        println!("\n── test programs and checks of {} and more", seconds(WORTH_A_LINE));
+        let mut slow: Vec<&Ended> = ended.iter().filter(|ended| ended.took >= WORTH_A_LINE).collect();
+        slow.sort_by_key(|ended| std::cmp::Reverse(ended.took));
+        for ended in slow {
+            println!("{:>9}  {}", seconds(ended.took), ended.name);
+        }
+        println!("\n── lines of the five documents");
+        let differences = toolbox::workspace().join("docs/differences.md");
+        let differences = fs::read_to_string(&differences).context("docs/differences.md cannot be read")?;
+        for area in documents::areas(&counts.of_documents, &differences) {
+            println!(
+                "{:>14}: {:>2} of {:>2} with a test, {} with a written difference alone, {} with neither",
+                area.name,
+                area.n_tested,
+                area.n_lines(),
+                area.n_different,
+                area.open.len()
+            );
+        }
+        println!();
+        for remark in &counts.remarks {
+            println!("{remark}");
+        }
+        println!("advisories are not part of this run: `cargo deny check advisories` fetches their database");
+        for Skipped { n_tests, what, reason } in &counts.skipped {
+            println!(
+                "skipped: {what}: {reason}{}",
+                if *n_tests > 1 { format!(" ({n_tests} tests)") } else { String::new() }
+            );
+        }
+        println!("tests: {} passed, {} failed, {} skipped", counts.passed, counts.failed, counts.n_skipped());
+        Ok(())
+    }
+}
+
+fn conclude(ended: &[Ended], counts: &Counts, no_skips: bool) -> Result<()> {
+    let failed: Vec<String> = ended
+        .iter()
+        .filter(|ended| ended.failure.is_some())
+        .map(|ended| format!("{}, to repeat it alone: {}", ended.name, ended.repeat))
+        .collect();
+    if !failed.is_empty() {
+        bail!("{} failed:\n  {}", failed.len(), failed.join("\n  "));
+    }
+    if counts.passed == 0 {
+        bail!("no test ran");
+    }
+    if no_skips && counts.n_skipped() > 0 {
+        bail!("{} skipped, and nothing may be: the reasons are above", counts.n_skipped());
     }
     Ok(())
 }
 
-fn stage(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
-    println!("\n── {name}");
-    let started = Instant::now();
-    work().with_context(|| format!("stage `{name}` failed after {}", seconds(started)))?;
-    println!("── {name}: passed in {}", seconds(started));
-    Ok(())
-}
-
-fn seconds(started: Instant) -> String {
-    format!("{:.1} s", started.elapsed().as_secs_f64())
+fn seconds(took: Duration) -> String {
+    format!("{:.1} s", took.as_secs_f64())
 }
 
 fn call(command: &mut Command) -> Result<()> {
@@ -83,113 +214,30 @@ fn call(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// What the test run said.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Tests {
-    /// Cargo's own lines, one per test binary that had something to run.
-    summaries: Vec<String>,
-    passed: usize,
-    failed: usize,
-    ignored: usize,
-    of_documents: usize,
-    /// What the twin tests and those on an emulated AWS say of their stages.
-    twins: Vec<String>,
-}
-
-/// Runs the tests, shows what they print, and keeps count.
-fn call_tests(command: &mut Command) -> Result<Tests> {
-    let mut child = command
-        .stdout(Stdio::piped())
-        .spawn()
-        .with_context(|| format!("`{}` does not start", toolbox::typed(command)))?;
-    let stdout = child.stdout.take().context("the child has no stdout")?;
-    let mut tests = Tests::default();
-    for line in BufReader::new(stdout).lines() {
-        let line = line.context("the test output cannot be read")?;
-        println!("{line}");
-        tests.read(&line);
-    }
-    let status = child.wait().context("the tests do not end")?;
-    if !status.success() {
-        bail!("to repeat it alone: {}", toolbox::typed(command));
-    }
-    Ok(tests)
-}
-
-impl Tests {
-    /// One line of `cargo test`.
-    fn read(&mut self, line: &str) {
-        if let Some(name) = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... ok")) {
-            let name = name.rsplit("::").next().unwrap_or(name);
-            self.of_documents += usize::from(is_of_documents(name));
-        }
-        if ["twin tests on ", "aws tests on ", "operator tests"].iter().any(|begin| line.starts_with(begin)) {
-            self.twins.push(line.to_owned());
-        }
-        if !line.starts_with("test result: ") {
-            return;
-        }
-        let count = |what: &str| {
-            line.split([';', '.'])
-                .filter_map(|part| part.trim().strip_suffix(what))
-                .find_map(|number| number.trim().parse::<usize>().ok())
-                .unwrap_or(0)
-        };
-        let (passed, failed, ignored) = (count("passed"), count("failed"), count("ignored"));
-        self.passed += passed;
-        self.failed += failed;
-        self.ignored += ignored;
-        if passed + failed + ignored > 0 {
-            self.summaries.push(line.to_owned());
-        }
-    }
-}
-
-/// Named after a line of the five documents: `d0_81_…`.
-fn is_of_documents(name: &str) -> bool {
-    let mut parts = name.split('_');
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    parts.next().and_then(|part| part.strip_prefix('d')).is_some_and(is_number) && parts.next().is_some_and(is_number)
-}
-
-fn deny() -> Result<Option<String>> {
-    let binary = match DENY.prepare() {
-        Ok(binary) => binary,
-        Err(error) => {
-            return Ok(Some(format!("licences, bans and sources were not looked at: {error:#}")));
-        }
-    };
-    let mut command = Command::new(binary);
-    command
-        .current_dir(toolbox::workspace())
-        .args(["--locked", "--log-level", "error"])
-        .args(["check", "bans", "licenses", "sources"]);
-    call(&mut command)?;
-    Ok(Some("advisories are not part of this run: `cargo deny check advisories` fetches their database".to_owned()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_counts_of_all_test_binaries_are_summed() {
-        let mut tests = Tests::default();
-        for line in [
-            "running 3 tests",
-            "test quantity::tests::d0_81_a_name ... ok",
-            "test d2_12_other ... ok",
-            "test d2_words_only ... ok",
-            "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s",
-            "test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s",
-            "twin tests on real: 3 passed, 0 failed",
-            "test result: FAILED. 4 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.10s",
-        ] {
-            tests.read(line);
-        }
-        assert_eq!((tests.passed, tests.failed, tests.ignored, tests.of_documents), (7, 2, 1, 2));
-        assert_eq!(tests.summaries.len(), 2, "empty binaries are left out");
-        assert_eq!(tests.twins, ["twin tests on real: 3 passed, 0 failed"]);
+    fn a_skip_fails_the_run_only_where_nothing_may_be_skipped() {
+        let skipped = Skipped { n_tests: 1, what: "a visit".to_owned(), reason: "no go on PATH".to_owned() };
+        let counts = Counts { passed: 3, skipped: vec![skipped], ..Counts::default() };
+        assert!(conclude(&[], &counts, false).is_ok());
+        assert!(conclude(&[], &counts, true).unwrap_err().to_string().starts_with("1 skipped"));
+        assert!(conclude(&[], &Counts::default(), false).is_err(), "a run without tests has not passed");
+    }
+
+    #[test]
+    fn a_program_that_failed_is_named_with_the_command_that_repeats_it() {
+        let ended = Ended {
+            name: "kerf-api lib".to_owned(),
+            took: Duration::ZERO,
+            repeat: "cargo test -p kerf-api --lib".to_owned(),
+            output: String::new(),
+            failure: Some("exit status: 101".to_owned()),
+        };
+        let error = conclude(&[ended], &Counts { passed: 1, ..Counts::default() }, false).unwrap_err().to_string();
+        assert!(error.contains("kerf-api lib") && error.contains("cargo test -p kerf-api --lib"), "{error}");
     }
 
     #[test]

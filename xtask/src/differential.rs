@@ -44,6 +44,11 @@ pub(crate) struct Args {
     verbose: bool,
 }
 
+/// A thousand clusters that no other run draws.
+pub(crate) fn long() -> Result<()> {
+    run(&Args { cases: 1000, seed: 1000, verbose: false })
+}
+
 pub(crate) fn run(args: &Args) -> Result<()> {
     let Some(binary) = peer::prepare()? else {
         println!("differential: SKIPPED: {} clusters were not compared, because Go is not installed", args.cases);

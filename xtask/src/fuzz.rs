@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use std::path::Path;
 use std::process::Command;
 
-const CARGO_FUZZ: Tool = Tool { name: "cargo-fuzz", version: "0.13.2" };
+const CARGO_FUZZ: Tool = Tool { name: "cargo-fuzz", version: "0.13.2", flags: &[] };
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -20,6 +20,11 @@ pub(crate) struct Args {
     /// Only this target (a file under fuzz/fuzz_targets).
     #[arg(long)]
     target: Option<String>,
+}
+
+/// Every target for ten minutes.
+pub(crate) fn long() -> Result<()> {
+    run(&Args { seconds: 600, target: None })
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {

@@ -42,6 +42,8 @@ pub(crate) struct Tool {
     /// The name of its package, which is the name of its binary too.
     pub(crate) name: &'static str,
     pub(crate) version: &'static str,
+    /// How it is built, beyond cargo's defaults.
+    pub(crate) flags: &'static [&'static str],
 }
 
 impl Tool {
@@ -52,13 +54,15 @@ impl Tool {
         if binary.exists() {
             return Ok(binary);
         }
-        println!("installing {} {} (once, some minutes)", self.name, self.version);
+        println!("installing {} {} (once for this machine, a minute or some)", self.name, self.version);
         let status = cargo()
             .args(["install", self.name, "--locked", "--quiet"])
+            .args(self.flags)
             .args(["--version", self.version, "--root"])
             .arg(&root)
             // Its own build folder: a tool's profile and features are none of the workspace's business.
             .env_remove("CARGO_TARGET_DIR")
+            .env_remove("CARGO_BUILD_BUILD_DIR")
             .status()
             .with_context(|| format!("cargo install {} does not start", self.name))?;
         if !status.success() {

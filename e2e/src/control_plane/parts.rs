@@ -127,6 +127,11 @@ impl Part {
             format!("{}/{}", self.set.module, self.package)
         }
     }
+
+    /// Go calls a binary by the last word of its import path.
+    pub(super) fn has_the_name_that_go_gives(&self) -> bool {
+        self.import_path().rsplit('/').next() == Some(self.name)
+    }
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ use kerf_control_plane::{ControlPlane, Options};
 use kerf_e2e::control_plane::{self, Started, build};
 use kerf_e2e::packages::{Installed, Package};
 use kerf_e2e::repeat::Repeats;
+use kerf_e2e::skipped;
 use script::Step;
 use walker::{Said, Walker};
 
@@ -47,18 +48,18 @@ static WALKING: Mutex<()> = Mutex::new(());
 fn walk_both(package: Package) {
     let _alone = WALKING.lock().unwrap_or_else(PoisonError::into_inner);
     let steps = script::read(include_str!("walk.txt"));
-    let skipped = |reason: &str| {
+    let skip = |reason: &str| {
         let (n_steps, version) = (steps.len(), package.version);
-        build::to_stderr(&format!("skipped: {reason}: a walk of {n_steps} steps with kubectl {version}"));
+        skipped::tell(1, &format!("a walk of {n_steps} steps with kubectl {version}"), reason);
     };
     let kubectl = match package.install(&build::to_stderr).unwrap() {
         Installed::Ready(folder) => folder.join("bin/kubectl"),
-        Installed::Skipped(reason) => return skipped(&reason),
+        Installed::Skipped(reason) => return skip(&reason),
     };
     let attempt = || walk_once(package, &kubectl, &steps);
     let name = format!("kubectl {}", package.version);
     match Repeats::default().run(&name, attempt, attempt).unwrap_or_else(|story| panic!("{story}")) {
-        Walked::Skipped(reason) => skipped(&reason),
+        Walked::Skipped(reason) => skip(&reason),
         Walked::Same(n_compared) => {
             build::to_stderr(&format!("{name}: {n_compared} answers of the embedded stage are those of the real one"))
         }

@@ -73,13 +73,14 @@ mod tests {
     use crate::catalog::renewed::renew;
     use kerf_e2e::aws::{self, Started};
     use kerf_e2e::control_plane::build;
+    use kerf_e2e::skipped;
 
     #[test]
     fn the_committed_catalogue_is_renewed_by_what_an_account_answers_and_says_when() {
         let account = match aws::start(&build::to_stderr).expect("an emulator, or the reason why there is none") {
             Started::Ready(account) => account,
             Started::Skipped(reason) => {
-                return build::to_stderr(&format!("skipped: {reason}: the catalogue from an account"));
+                return skipped::tell(1, "the catalogue from an account", &reason);
             }
         };
         let before = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();

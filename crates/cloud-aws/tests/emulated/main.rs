@@ -11,6 +11,7 @@ use kerf_cloud::clock::{Clock, Wait};
 use kerf_cloud_aws::sdk::{Connection, Sdk};
 use kerf_e2e::aws::{self, Emulator, Prepared, Started};
 use kerf_e2e::control_plane::build;
+use kerf_e2e::skipped;
 use kerf_model::UnixMillis;
 use std::future::Future;
 use std::sync::Arc;
@@ -32,7 +33,7 @@ impl Stage {
         let account = match aws::start(&build::to_stderr).unwrap() {
             Started::Ready(account) => account,
             Started::Skipped(reason) => {
-                build::to_stderr(&format!("skipped: {reason}: {what}"));
+                skipped::tell(1, what, &reason);
                 return None;
             }
         };
