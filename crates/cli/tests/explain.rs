@@ -207,6 +207,29 @@ fn an_operator_outside_of_a_pod_answers_on_its_machine_whoever_has_its_secret() 
 }
 
 #[test]
+fn a_playground_answers_whoever_runs_it() {
+    let home = tempfile::tempdir().unwrap();
+    let kubeconfig = home.path().join("playground");
+    let kerf = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kerf"));
+        command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", home.path());
+        command
+    };
+    let mut up = kerf();
+    up.args(["up", "--plain", "--kubeconfig"]).arg(&kubeconfig).stdout(Stdio::piped());
+    let mut child = up.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("kubeconfig")));
+    std::thread::spawn(move || lines.for_each(drop));
+    let mut playground = Operator { child, explain: String::new(), metrics: String::new() };
+    until_it_says("nodepool default: is ready", || {
+        kerf().args(["explain", "nodepool", "default", "--kubeconfig"]).arg(&kubeconfig).output().unwrap()
+    });
+    playground.terminate();
+    assert_eq!(std::fs::read_dir(home.path().join(".kube/kerf")).unwrap().count(), 0, "nothing is left");
+}
+
+#[test]
 fn an_operator_that_was_killed_leaves_a_file_that_misleads_nobody() {
     let cluster = Cluster::start();
     let mut killed = Operator::start(&cluster, &[]);

@@ -241,7 +241,7 @@ fn what_cannot_work_ends_at_once_with_one_message_that_says_what_to_do() {
     let without_name = run(&["--cloud=aws", "--kubeconfig", &good]);
     let said = String::from_utf8_lossy(&without_name.stderr);
     let wanted =
-        if cfg!(feature = "aws") { "--cluster-name (CLUSTER_NAME) is empty" } else { "not built into this binary" };
+        if cfg!(feature = "aws") { "--cluster-name (CLUSTER_NAME) is empty" } else { "is not part of this binary" };
     assert!(without_name.status.code() == Some(1) && said.contains(wanted), "{said}");
     for (flags, expected) in [
         (&["--cloud=sim", "--kubeconfig", &good][..], "kerf up"),

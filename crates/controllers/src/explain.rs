@@ -7,9 +7,10 @@ use crate::operator::Operator;
 use crate::record::Decision;
 use crate::world::World;
 use kerf_api::labels::NODE_POOL;
-use kerf_model::{Launch, Money, PodId, Refusal, Step, Why};
+use kerf_mirror::{Kind, ObjectKey};
+use kerf_model::{Launch, Money, PodId, Refusal, Step, Text, Why};
 use serde::{Deserialize, Serialize};
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 /// How many of a kind are listed before the rest is counted.
 const FEW: usize = 5;
@@ -21,6 +22,29 @@ pub enum Subject {
     Node(String),
     NodeClaim(String),
     NodePool(String),
+}
+
+impl Subject {
+    fn key(&self) -> ObjectKey {
+        let (kind, namespace, name): (_, Text, Text) = match self {
+            Self::Pod(id) => (Kind::Pod, id.namespace.clone(), id.name.clone()),
+            Self::Node(name) => (Kind::Node, "".into(), name.as_str().into()),
+            Self::NodeClaim(name) => (Kind::NodeClaim, "".into(), name.as_str().into()),
+            Self::NodePool(name) => (Kind::NodePool, "".into(), name.as_str().into()),
+        };
+        ObjectKey { kind, class_kind: None, namespace, name }
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pod(id) => write!(f, "pod {id}"),
+            Self::Node(name) => write!(f, "node {name}"),
+            Self::NodeClaim(name) => write!(f, "nodeclaim {name}"),
+            Self::NodePool(name) => write!(f, "nodepool {name}"),
+        }
+    }
 }
 
 /// The answer, as JSON and as text.
@@ -54,6 +78,10 @@ pub struct Told {
 
 /// None when nothing is known of it: neither in the cluster nor in the record.
 pub fn explain(operator: &Operator, subject: &Subject) -> Option<Explanation> {
+    if let Some(why) = operator.world().unreadable().get(&subject.key()) {
+        let now = format!("cannot be read, and is left alone: {why}");
+        return Some(Explanation { subject: subject.to_string(), now, decisions: Vec::new() });
+    }
     let mut explanation = match subject {
         Subject::Pod(id) => return of_pod(operator, id),
         Subject::Node(name) => of_node(operator, name),

@@ -3,10 +3,14 @@
 mod scene;
 
 use kerf_controllers::explain::{Subject, explain};
+use kerf_controllers::metrics::Metrics;
+use kerf_controllers::{Operator, Options, Wake};
+use kerf_mirror::{Kind, MirrorSettings, ObjectKey, View};
 use kerf_model::PodId;
 use kerf_simulation::{Rehearsal, Setup};
 use scene::{cluster, condition, inflate, n_pods, name, pool, roll, scale};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 #[test]
 fn d0_1_pods_without_a_place_get_nodes_and_run_and_the_nodes_are_ours() {
@@ -377,6 +381,25 @@ fn a_pod_that_is_left_out_before_planning_is_explained() {
     assert!(first.decisions[0].why.contains("[sopt] is a capacity type"), "{first:?}");
     scene.run_for(120);
     assert_eq!(explained(&scene).decisions[0].at, first.decisions[0].at, "since when it is so");
+}
+
+#[test]
+fn what_cannot_be_read_is_explained_with_the_reason() {
+    let scene = cluster(Setup::default(), |_| {});
+    let options = Options::new(MirrorSettings::new(View::Live));
+    let metrics = Arc::new(Metrics::default());
+    let mut operator = Operator::with_duties(options, scene.cloud().clone(), metrics, Vec::new());
+    for (kind, namespace, subject) in [
+        (Kind::Pod, "default", Subject::Pod(PodId::new("default", "odd"))),
+        (Kind::NodeClaim, "", Subject::NodeClaim("odd".to_owned())),
+    ] {
+        assert_eq!(explain(&operator, &subject), None);
+        let key = ObjectKey { kind, class_kind: None, namespace: namespace.into(), name: "odd".into() };
+        let (field, message) = ("spec.x".to_owned(), "not a number".to_owned());
+        operator.wake(Wake::Unreadable { key: Some(key), what: "odd".to_owned(), field, message });
+        let now = explain(&operator, &subject).unwrap().now;
+        assert_eq!(now, "cannot be read, and is left alone: spec.x: not a number");
+    }
 }
 
 #[test]

@@ -48,7 +48,8 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "PORT")]
     pub(crate) health_probe_port: Option<u16>,
 
-    /// Where `kerf explain` is answered, on loopback only [default: 8082 in a pod, a free port elsewhere].
+    /// Where `kerf explain` is answered, on loopback only [default: 8082 in a pod, a free port elsewhere]. On the host's network, whoever is
+    /// on that node reaches it.
     #[arg(long, value_name = "PORT")]
     pub(crate) explain_port: Option<u16>,
 

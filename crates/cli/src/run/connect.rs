@@ -94,8 +94,11 @@ pub(crate) fn client(config: Config) -> anyhow::Result<Client> {
     let patience = CREDENTIALS_WITHIN.as_secs();
     match (made.recv_timeout(CREDENTIALS_WITHIN), plugin) {
         (Ok(Ok(client)), _) => Ok(client),
-        (Ok(Err(error @ Unusable::Credentials(_))), Some(plugin)) => Err(error)
-            .with_context(|| format!("exec plugin {plugin:?} of the kubeconfig gives no credentials: run it by hand")),
+        (Ok(Err(Unusable::Credentials(error))), Some(plugin)) => {
+            // What a plugin printed instead is shown in lines below.
+            let why = error.to_string().lines().next().unwrap_or_default().to_owned();
+            bail!("exec plugin {plugin:?} of the kubeconfig gives no credentials: run it by hand ({why})")
+        }
         (Ok(Err(error)), _) => Err(error).context("there can be no connection to the API server"),
         (Err(RecvTimeoutError::Timeout), Some(plugin)) => bail!(
             "exec plugin {plugin:?} of the kubeconfig gave no credentials within {patience} s: does it wait for somebody to sign in? \
