@@ -5,12 +5,12 @@
 //! pool default [weight 5] [limit cpu=8] [taint gpu=true:NoSchedule] [label team=red] [need KEY In v1,v2] [min KEY 2]
 //! node n1 4cpu 16Gi [zone a] [label team=red] [runs app=web 2]
 //! daemon agent 1cpu 1Gi
-//! pod web 2cpu 4Gi [x 5] [app NAME] [select KEY=v] [tolerate KEY] [spread KEY] [apart KEY] [beside KEY app] [near…]
+//! pod web 2cpu 4Gi [x 5] [app NAME] [select KEY=v] [prefer KEY=v] [tolerate KEY] [spread KEY] [apart KEY] [beside KEY app] [port 80]
 //! ```
 
 use kerf_engine::{audit, plan_capacity};
 use kerf_model::{
-    Binder, BoundGroup, BoundShape, CapacityType, Daemon, Demand, DemandIdx, Effect, Effort, InstanceType,
+    Binder, BoundGroup, BoundShape, CapacityType, Daemon, Demand, DemandIdx, Effect, Effort, HostPort, InstanceType,
     LabelSelector, Labels, Money, NamespaceName, Namespaces, Node, NodeClassRef, NodeIdx, NodePolicy, NodeStage,
     Offering, Operator, PendingPod, Plan, PodId, PodTerm, Pool, Quantity, Readiness, Report, Requirement, Requirements,
     Resources, Snapshot, Spread, Step, Taint, Text, Toleration, TolerationOperator, UnixMillis, WhenUnsatisfiable,
@@ -270,6 +270,11 @@ fn demand(words: &[&str]) -> Demand {
         value: "".into(),
         effect: None,
     };
+    let port = |number: &&str| HostPort {
+        ip: "".into(),
+        port: number.parse().expect("a sound scene"),
+        protocol: "TCP".into(),
+    };
     let beside = words.windows(3).filter(|window| window[0] == "beside").map(|window| term(window[1], window[2]));
     let prefer = after(words, "prefer");
     Demand {
@@ -281,6 +286,7 @@ fn demand(words: &[&str]) -> Demand {
         affinity: beside.collect(),
         anti_affinity: after(words, "apart").iter().map(|key| term(key, app)).collect(),
         spreads: after(words, "spread").iter().map(spread).collect(),
+        host_ports: after(words, "port").iter().map(port).collect(),
         ..Demand::default()
     }
 }
