@@ -483,7 +483,8 @@ impl Watcher {
     }
 
     fn take(&mut self, now: Moment, event: Event) -> Result<(), Break> {
-        let State::Following { thread, .. } = &mut self.state else { return Ok(()) };
+        let patience = self.patience();
+        let State::Following { thread, by, .. } = &mut self.state else { return Ok(()) };
         thread.is_silent = false;
         let is_beginning = thread.is_beginning;
         match event {
@@ -515,6 +516,7 @@ impl Watcher {
                 thread.remember(version);
                 if is_beginning {
                     thread.is_beginning = false;
+                    *by = now.after(patience);
                     let present = thread.present.take();
                     self.listed(now, present);
                 }

@@ -189,6 +189,12 @@ fn a_frozen_watch_is_begun_anew_and_only_then_stale() {
 }
 
 #[test]
+fn a_watch_that_has_shown_everything_may_be_quiet() {
+    let stage = Stage::pods().beginning(&[("a", 3)]);
+    assert_eq!(stage.until, stage.now.after(LIMIT / 2), "not only for as long as its beginning may pause");
+}
+
+#[test]
 fn a_server_that_recovers_in_time_is_never_stale() {
     let mut stage = Stage::pods().beginning(&[("one", 3)]);
     stage.told.clear();
