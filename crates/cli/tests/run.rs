@@ -472,3 +472,36 @@ fn d4_8_the_lease_follows_the_namespace_that_the_operator_lives_in() {
         assert_eq!(holder(namespace).unwrap(), "", "given back in {namespace}");
     }
 }
+
+/// A connection from one of loopback's many addresses.
+fn connect_from(last: u8, to: &str) -> TcpStream {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let port: u16 = to.rsplit(':').next().unwrap().parse().unwrap();
+    runtime.block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(([127, 0, 0, last], 0).into()).unwrap();
+        socket.connect(([127, 0, 0, 1], port).into()).await.unwrap().into_std().unwrap()
+    })
+}
+
+#[test]
+fn clients_that_hold_connections_open_cost_the_operator_neither_files_nor_its_probes() {
+    let cluster = Cluster::start();
+    let mut operator = Operator::start(&cluster, &["--leader-election-namespace=default"]);
+    until("it is ready", || page(&operator.probes, "/readyz").0 == 200);
+    let files = format!("/proc/{}/fd", operator.child.id());
+    let n_files = || std::fs::read_dir(&files).unwrap().count();
+    let before = n_files();
+    let mut held = Vec::new();
+    for address in [&operator.probes, &operator.metrics] {
+        held.extend((0..300).map(|nth| connect_from(10 + nth as u8 % 3, address)));
+        let begun = Instant::now();
+        assert_eq!(page(address, if address == &operator.probes { "/healthz" } else { "/metrics" }).0, 200);
+        assert!(begun.elapsed() < Duration::from_secs(10), "a probe waited {:?}", begun.elapsed());
+    }
+    // What else it does needs some, too.
+    assert!(n_files() < before + 2 * 64 + 40, "{} files, before {before}", n_files());
+    assert_eq!(page(&operator.probes, "/readyz").0, 200);
+    drop(held);
+    assert_eq!(operator.terminate(), Some(0), "it kept its lease");
+}
