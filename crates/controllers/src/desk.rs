@@ -3,11 +3,11 @@
 use crate::disruption::Commands;
 use crate::errand::{ApiCall, CloudCall, Errand, Thought, Ticket};
 use crate::events::{Event, Events};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, families};
 use crate::nominations::Nominations;
 use crate::options::Options;
 use crate::record::Record;
-use crate::standstill::{self, Standstill, Voluntary};
+use crate::standstill::{self, Brake, Looks, Standstill, Voluntary, brake};
 use crate::stock::Stock;
 use crate::termination::Evictions;
 use crate::world::World;
@@ -32,6 +32,8 @@ pub struct Desk<'a> {
     pub evictions: &'a mut Evictions,
     /// Nodes in the hands of a disruption command.
     pub commands: &'a mut Commands,
+    /// Whether too many nodes look as if they might go.
+    pub brake: &'a mut Brake,
     pub(crate) duty: &'static str,
     pub(crate) busy: &'a mut BTreeSet<Ticket>,
     pub(crate) errands: &'a mut Vec<(Ticket, Errand)>,
@@ -65,12 +67,34 @@ impl Desk<'_> {
 
     /// Whether something that nobody asked for may begin now, and why not.
     pub fn may_begin(&self, what: Voluntary) -> Result<(), Standstill> {
-        standstill::may_begin(what, self.world, self.options)
+        standstill::may_begin(what, self.world, self.options, self.brake)
+    }
+
+    /// Whether these claims may be taken now because they look so. Too many of them pull the brake.
+    pub fn may_take<'b>(
+        &mut self,
+        what: Voluntary,
+        looks: Looks,
+        claims: impl IntoIterator<Item = &'b Text>,
+    ) -> Result<(), Standstill> {
+        // Who may not go by what is seen has no need of a second opinion.
+        standstill::may_look(what, self.world, self.options)?;
+        self.note_looks(looks, claims);
+        self.may_begin(what)
+    }
+
+    /// These claims look so: if they are too many, the brake is pulled.
+    pub fn note_looks<'b>(&mut self, looks: Looks, claims: impl IntoIterator<Item = &'b Text>) {
+        let n_nodes = self.world.claims.len();
+        let limit = brake::limit(n_nodes, self.options.brake_above_nodes);
+        if self.brake.note(looks, claims, (n_nodes, limit), self.now) {
+            self.metrics.add(&families::DISRUPTION_BRAKES_TOTAL, &[looks.as_str()], 1.0);
+        }
     }
 
     /// What stands still now, and why.
     pub fn standstills(&self) -> BTreeMap<Voluntary, Standstill> {
-        standstill::all(self.world, self.options)
+        standstill::all(self.world, self.options, self.brake)
     }
 
     /// Tells something about an object, unless the same was told just now.

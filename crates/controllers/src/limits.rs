@@ -116,6 +116,30 @@ limits! {
     NOTICES_WITHIN: Duration = Time Duration::from_secs(120),
         "Waiting for notices of the cloud.",
         "A long poll takes 20 s.";
+    BRAKE_NODES: usize = Count 20,
+        "Nodes that may look empty, gone or expired within `BRAKE_WINDOW` before the brake is pulled (`--brake-above-nodes`), if it is more than `BRAKE_PERCENT`.",
+        "A small cluster may empty at once, and is soon bought again.";
+    BRAKE_PERCENT: usize = Count 30,
+        "The same in percent of all nodes.",
+        "A pool that scales to nothing is seldom a third of a large cluster; a broken watch is all of it.";
+    BRAKE_WINDOW: Duration = Time Duration::from_secs(120),
+        "The time over which they are counted.",
+        "What goes wrong with our picture goes wrong at once; people and clocks are slower.";
+    BRAKE_AGREED: Duration = Time Duration::from_secs(600),
+        "How long it counts that a fresh answer agreed about a node.",
+        "Budgets may let the nodes go over several minutes.";
+    BRAKE_CATCH_UP: Duration = Time Duration::from_secs(5),
+        "How far our picture may be behind a fresh list of pods before the two count as contradicting each other.",
+        "A watch is milliseconds behind, seconds under load.";
+    BRAKE_CLOCK_MAY_DIFFER: Duration = Time Duration::from_secs(10),
+        "How far our clock may be ahead of the API server's.",
+        "Nobody misses a node ten seconds early; clocks that are kept differ by less.";
+    BRAKE_AGAIN_FIRST: Duration = Time Duration::from_secs(10),
+        "After an answer that did not agree, until it is asked again; twice as long after each further one.",
+        "A list of all pods is not cheap.";
+    BRAKE_AGAIN_MOST: Duration = Time Duration::from_secs(300),
+        "The longest such wait.",
+        "Empty nodes cost money.";
     SHARE_OF_EVICTIONS: usize = Count 4,
         "Evictions may use one in so many of the slots for requests under way, on top of those; events as many.",
         "Admission webhooks may hold each of them for 30 s: no other write waits for that.";

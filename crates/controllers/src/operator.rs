@@ -15,7 +15,7 @@ use crate::options::Options;
 use crate::queue::earlier;
 use crate::record::Record;
 use crate::resource::WATCHED;
-use crate::standstill;
+use crate::standstill::{self, Brake};
 use crate::static_capacity;
 use crate::stock::Stock;
 use crate::supply::CloudSupply;
@@ -48,6 +48,7 @@ pub struct Operator {
     nominations: Nominations,
     evictions: Evictions,
     commands: Commands,
+    brake: Brake,
     events: Events,
     n_events: u64,
     duties: Vec<Box<dyn Duty>>,
@@ -91,6 +92,8 @@ pub fn duties(options: &Options) -> Vec<Box<dyn Duty>> {
     duties.push(Box::new(tagging::Tagging::default()));
     duties.push(Box::new(chores::Chores::default()));
     duties.extend(working);
+    // After all who may pull the brake.
+    duties.push(Box::new(standstill::Check::default()));
     if options.gates.static_capacity {
         duties.push(Box::new(static_capacity::Provisioning::default()));
         duties.push(Box::new(static_capacity::Deprovisioning::default()));
@@ -132,6 +135,7 @@ impl Operator {
             nominations: Nominations::default(),
             evictions: Evictions::default(),
             commands: Commands::default(),
+            brake: Brake::default(),
             events: Events::default(),
             n_events: 0,
             duties,
@@ -157,7 +161,7 @@ impl Operator {
 
     /// What stands still now of what is done of our own will, and why, in words.
     pub fn standstills(&self) -> Vec<(String, String)> {
-        let by_reason = standstill::by_reason(&standstill::all(&self.world, &self.options));
+        let by_reason = standstill::by_reason(&standstill::all(&self.world, &self.options, &self.brake));
         by_reason.into_iter().map(|(why, what)| (what, why.to_string())).collect()
     }
 
@@ -233,6 +237,7 @@ impl Operator {
                 nominations: &mut self.nominations,
                 evictions: &mut self.evictions,
                 commands: &mut self.commands,
+                brake: &mut self.brake,
                 duty: "",
                 busy: &mut self.busy,
                 errands: &mut errands,

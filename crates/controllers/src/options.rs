@@ -18,6 +18,8 @@ pub struct Options {
     pub rebalance: Rebalance,
     /// The brake by hand: nothing that takes a node away begins unless somebody asked for it.
     pub pauses_disruption: bool,
+    /// So many nodes may look empty, gone or expired at once before the brake is pulled, even in a small cluster.
+    pub brake_above_nodes: usize,
     /// How long a search may be; counted in steps.
     pub effort: kerf_model::Effort,
 }
@@ -76,6 +78,7 @@ impl Options {
             observes_cluster_state: true,
             rebalance: Rebalance::default(),
             pauses_disruption: false,
+            brake_above_nodes: crate::limits::BRAKE_NODES,
             effort: kerf_model::Effort::default(),
         }
     }

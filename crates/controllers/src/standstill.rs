@@ -3,15 +3,19 @@
 //! ```text
 //! emptiness, drift, consolidation, expiration, collection, liveness, static deprovisioning ─▶ Desk::may_begin ─▶ yes, or Standstill
 //!                                                                                               ▲
-//!                           stale kinds, unreadable objects (World), the operator's setting ────┘
+//!              stale kinds, unreadable objects (World), the operator's setting, the brake ──────┘
 //! ```
 //!
 //! Everything that takes a node away though nobody asked for it asks here before it starts. What a person asked for (a deleted claim or
 //! node, its drain) and what the cloud takes back ask nobody. A standstill begins and ends by itself, with what it stands for; its end is
 //! always a wake, so that nobody needs to ask in between.
 
+pub mod brake;
+mod check;
 mod told;
 
+pub use brake::{Brake, Looks};
+pub use check::Check;
 pub use told::Tell;
 
 use crate::options::Options;
@@ -59,6 +63,13 @@ impl Voluntary {
     }
 }
 
+impl Voluntary {
+    /// Whether the brake holds it: not what follows from a number that somebody set, and repairs have a limit of their own.
+    fn is_braked(self) -> bool {
+        !matches!(self, Self::StaticDeprovisioning | Self::Repair)
+    }
+}
+
 impl fmt::Display for Voluntary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -83,6 +94,8 @@ pub enum Standstill {
     Stale { kinds: Vec<Kind> },
     /// Objects that cannot be read: how many, and the first of them.
     Unreadable { n_objects: usize, first: String, why: String },
+    /// Too many nodes look empty, gone or expired.
+    Brake(brake::Pulled),
 }
 
 impl Standstill {
@@ -92,6 +105,7 @@ impl Standstill {
             Self::Paused => "paused",
             Self::Stale { .. } => "stale",
             Self::Unreadable { .. } => "unreadable",
+            Self::Brake(_) => "brake",
         }
     }
 }
@@ -108,12 +122,22 @@ impl fmt::Display for Standstill {
             Self::Unreadable { n_objects, first, why } => {
                 write!(f, "{n_objects} objects cannot be read, of them {first}: {why}")
             }
+            Self::Brake(pulled) => pulled.fmt(f),
         }
     }
 }
 
 /// Whether something voluntary may begin now.
-pub(crate) fn may_begin(what: Voluntary, world: &World, options: &Options) -> Result<(), Standstill> {
+pub(crate) fn may_begin(what: Voluntary, world: &World, options: &Options, brake: &Brake) -> Result<(), Standstill> {
+    may_look(what, world, options)?;
+    match brake.pulled().filter(|_| what.is_braked()) {
+        Some(pulled) => Err(Standstill::Brake(pulled.clone())),
+        None => Ok(()),
+    }
+}
+
+/// Whether what is seen may be gone by at all.
+pub(crate) fn may_look(what: Voluntary, world: &World, options: &Options) -> Result<(), Standstill> {
     if options.pauses_disruption {
         return Err(Standstill::Paused);
     }
@@ -132,8 +156,9 @@ pub(crate) fn may_begin(what: Voluntary, world: &World, options: &Options) -> Re
 }
 
 /// What stands still now, and why.
-pub(crate) fn all(world: &World, options: &Options) -> BTreeMap<Voluntary, Standstill> {
-    Voluntary::ALL.into_iter().filter_map(|what| may_begin(what, world, options).err().map(|why| (what, why))).collect()
+pub(crate) fn all(world: &World, options: &Options, brake: &Brake) -> BTreeMap<Voluntary, Standstill> {
+    let why = |what| may_begin(what, world, options, brake).err();
+    Voluntary::ALL.into_iter().filter_map(|what| why(what).map(|why| (what, why))).collect()
 }
 
 /// What stands still for each reason, in words.
@@ -159,7 +184,7 @@ mod tests {
     }
 
     fn held(world: &World, options: &Options) -> Vec<Voluntary> {
-        Voluntary::ALL.into_iter().filter(|what| may_begin(*what, world, options).is_err()).collect()
+        all(world, options, &Brake::default()).into_keys().collect()
     }
 
     #[test]
@@ -169,7 +194,7 @@ mod tests {
         assert!(held(&world, &options).is_empty());
         assert!(world.set_stale(Kind::Pod, true) && !world.set_stale(Kind::Pod, true), "told once");
         assert_eq!(held(&world, &options), Voluntary::ALL);
-        let why = may_begin(Voluntary::Emptiness, &world, &options).unwrap_err();
+        let why = may_begin(Voluntary::Emptiness, &world, &options, &Brake::default()).unwrap_err();
         assert_eq!(why.to_string(), "the API server has said nothing of Pod for too long");
         world.set_stale(Kind::Pod, false);
         assert!(held(&world, &options).is_empty());
@@ -195,10 +220,15 @@ mod tests {
             world.forget(&key(kind, "a"), None);
             assert!(held(&world, &options).is_empty(), "{kind}: it is gone");
         }
+        let mut brake = Brake::default();
+        let claims: Vec<kerf_model::Text> = (0..21).map(|n| n.to_string().into()).collect();
+        assert!(brake.note(Looks::Gone, &claims, (21, 20), kerf_model::UnixMillis(0)));
+        let held: Vec<Voluntary> = all(&world(), &options, &brake).into_keys().collect();
+        assert_eq!(held, [Emptiness, Drift, Consolidation, Voluntary::Expiration, Collection, Liveness]);
         let mut world = world();
         world.cannot_read(key(Kind::NodeClaim, "b"), "spec: odd".to_owned());
         world.cannot_read(key(Kind::NodeClaim, "a"), "status: odd".to_owned());
-        let why = may_begin(Collection, &world, &options).unwrap_err();
+        let why = may_begin(Collection, &world, &options, &Brake::default()).unwrap_err();
         assert_eq!(why.to_string(), "2 objects cannot be read, of them NodeClaim a: status: odd");
     }
 }

@@ -300,6 +300,12 @@ impl World {
         absent
     }
 
+    /// Whether what is known of an object, its end included, is newer than this version of it.
+    pub fn knows_newer(&self, key: &ObjectKey, version: u64) -> bool {
+        self.version(key).is_some_and(|known| known > version)
+            || self.gone.get(key).is_some_and(|gone| *gone >= version)
+    }
+
     fn version(&self, key: &ObjectKey) -> Option<u64> {
         match key.kind {
             Kind::Pod => self.pods.get(&pod_id(key)).map(|known| known.version),

@@ -9,6 +9,11 @@ use serde_json::{Value, json};
 const JSON: &str = "application/json";
 const MERGE: &str = "application/merge-patch+json";
 
+/// Reads what is at a path, query included.
+pub fn get(path: String) -> ApiCall {
+    ApiCall { method: "GET", path, content_type: JSON, body: Value::Null }
+}
+
 /// Creates an object; `body` must carry its metadata.
 pub fn create(resource: Resource, namespace: &str, body: &impl Serialize) -> ApiCall {
     let mut body = serde_json::to_value(body).expect("our objects have string keys and finite numbers");

@@ -5,14 +5,19 @@
 mod scripted;
 
 use kerf_cloud::{Chore, ChoreAsk, ChoreReport, CloudError, Sample};
-use kerf_controllers::Duty;
 use kerf_controllers::chores::Chores;
 use kerf_controllers::lifecycle::Lifecycle;
+use kerf_controllers::metrics::Metrics;
+use kerf_controllers::resource::WATCHED;
 use kerf_controllers::tagging::Tagging;
-use kerf_model::{ClaimName, PoolName, Text};
-use scripted::{CLAIMS, counts, get_claim, join, make_ready, rehearse};
+use kerf_controllers::{CloudCall, Duty, Errand, Operator, Wake};
+use kerf_mirror::{Kind, ObjectKey};
+use kerf_model::{ClaimName, PoolName, Text, UnixMillis};
+use kerf_simulation::Setup;
+use scripted::{CLAIMS, ScriptedCloud, counts, get_claim, join, make_ready, rehearse};
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 fn duties() -> Vec<Box<dyn Duty>> {
@@ -194,4 +199,34 @@ fn the_provider_learns_what_a_registered_node_has() {
     make_ready(&mut scene, "a", &json!({}));
     scene.run_for(60);
     assert_eq!(cloud.script().seen, [("large".to_owned(), "image-1".to_owned(), 4)]);
+}
+
+#[test]
+fn nothing_is_collected_while_a_claim_cannot_be_read() {
+    let cloud = ScriptedCloud::default();
+    cloud.script().chores = vec![Chore { collects: true, ..chore("collect", 60, true) }, chore("look", 60, true)];
+    let options = Setup::default().options;
+    let mut operator = Operator::with_duties(options, Arc::new(cloud), Arc::new(Metrics::default()), duties());
+    let key = ObjectKey { kind: Kind::NodeClaim, class_kind: None, namespace: "".into(), name: "odd".into() };
+    operator.wake(Wake::Unreadable {
+        key: Some(key.clone()),
+        what: key.to_string(),
+        field: "spec.expireAfter".to_owned(),
+        message: "it is no text".to_owned(),
+    });
+    let kinds = WATCHED.iter().map(|(kind, _)| *kind).chain([Kind::NodeClass]);
+    kinds.for_each(|kind| operator.wake(Wake::Synced(kind)));
+    let runs = |operator: &mut Operator, ms: i64| -> Vec<&'static str> {
+        let errands = operator.work(UnixMillis(ms)).errands.into_iter();
+        let names = errands.filter_map(|(_, errand)| match errand {
+            Errand::Cloud(CloudCall::RunChore { name, .. }) => Some(name),
+            _ => None,
+        });
+        names.collect()
+    };
+    assert_eq!(runs(&mut operator, 0), ["look"], "its machine is no orphan");
+    assert_eq!(runs(&mut operator, 30_000), [] as [&str; 0]);
+    // Somebody has put it right, or away.
+    operator.wake(Wake::Gone(key, None));
+    assert_eq!(runs(&mut operator, 60_000), ["collect"]);
 }

@@ -8,6 +8,7 @@
 use kerf_controllers::disruption::{Conditioning, Execution, Rounds};
 use kerf_controllers::metrics::Metrics;
 use kerf_controllers::resource::WATCHED;
+use kerf_controllers::standstill::Check;
 use kerf_controllers::world::Change;
 use kerf_controllers::{ApiCall, Desk, Duty, Errand, Operator, Outcome, Ticket, Wake, World};
 use kerf_mirror::{Kind, Object};
@@ -17,7 +18,12 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 fn duties() -> Vec<Box<dyn Duty>> {
-    vec![Box::new(Conditioning::default()), Box::new(Rounds::default()), Box::new(Execution::default())]
+    vec![
+        Box::new(Conditioning::default()),
+        Box::new(Rounds::default()),
+        Box::new(Execution::default()),
+        Box::new(Check::default()),
+    ]
 }
 
 fn stage(disruption: &Value) -> Rehearsal {

@@ -7,6 +7,7 @@ use crate::explain::page;
 use crate::output;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
+use kerf_controllers::limits::BRAKE_NODES;
 use kerf_controllers::{Gates, Options, Rebalance};
 use kerf_mirror::{LabelRules, MirrorSettings, View};
 use kerf_model::{Binder, MinValuesPolicy, PreferencePolicy, ReservedMode, Spread, Text};
@@ -40,6 +41,8 @@ pub(crate) struct Settings {
     pub(crate) stale_after_ms: u64,
     /// Nothing voluntary begins at all.
     pub(crate) pauses_disruption: bool,
+    /// So many nodes may look as if they should go before anybody is asked.
+    pub(crate) brake_above_nodes: usize,
     pub(crate) elects_leader: bool,
     pub(crate) observes_cluster_state: bool,
     pub(crate) lease_name: String,
@@ -109,6 +112,7 @@ impl Settings {
             warms_up: !from.boolean(a.disable_controller_warmup, "DISABLE_CONTROLLER_WARMUP", true),
             stale_after_ms: stale_after(from.duration(&a.watch_stale_after, "watch-stale-after", STALE_AFTER_MS)?)?,
             pauses_disruption: from.boolean(a.pause_disruption, "PAUSE_DISRUPTION", false),
+            brake_above_nodes: brake(from.number(a.brake_above_nodes, "BRAKE_ABOVE_NODES", BRAKE_NODES as i64))?,
             elects_leader: !from.boolean(a.disable_leader_election, "DISABLE_LEADER_ELECTION", false),
             observes_cluster_state: !from.boolean(
                 a.disable_cluster_state_observability,
@@ -223,6 +227,7 @@ impl Settings {
         options.observes_cluster_state = self.observes_cluster_state;
         options.rebalance = self.rebalance;
         options.pauses_disruption = self.pauses_disruption;
+        options.brake_above_nodes = self.brake_above_nodes;
         options
     }
 
@@ -230,6 +235,15 @@ impl Settings {
     pub(crate) fn in_flight(&self) -> usize {
         let concurrency = concurrency(self.cpu_requests_millis, 50, 500);
         usize::try_from(concurrency).unwrap_or(50)
+    }
+}
+
+fn brake(nodes: i64) -> anyhow::Result<usize> {
+    match usize::try_from(nodes) {
+        Ok(nodes) if nodes >= BRAKE_NODES => Ok(nodes),
+        _ => bail!(
+            "--brake-above-nodes (BRAKE_ABOVE_NODES) is {nodes}: give {BRAKE_NODES} or more, {BRAKE_NODES} if in doubt"
+        ),
     }
 }
 

@@ -47,6 +47,7 @@ fn shown(settings: &Settings, flag: &str) -> String {
         "disable-controller-warmup" => (!s.warms_up).to_string(),
         "watch-stale-after" => format!("{}ms", s.stale_after_ms),
         "pause-disruption" => s.pauses_disruption.to_string(),
+        "brake-above-nodes" => s.brake_above_nodes.to_string(),
         "disable-leader-election" => (!s.elects_leader).to_string(),
         "disable-cluster-state-observability" => (!s.observes_cluster_state).to_string(),
         "leader-election-name" => s.lease_name.clone(),
@@ -75,7 +76,7 @@ const SPREAD: &str = "{podTopologySpread: {defaultConstraints: [{maxSkew: 1, top
 /// Flag, what it is by default, a value for the variable, another for the flag, and what each shows.
 type Row = (&'static str, &'static str, (&'static str, &'static str), (&'static str, &'static str));
 
-const TABLE: [Row; 44] = [
+const TABLE: [Row; 45] = [
     ("cloud", "kwok", ("sim", "sim"), ("kwok", "kwok")),
     ("instance-types-file-path", "", ("/a.json", "/a.json"), ("/b.json", "/b.json")),
     ("karpenter-service", "", ("a", "a"), ("b", "b")),
@@ -102,6 +103,7 @@ const TABLE: [Row; 44] = [
     ("disable-controller-warmup", "true", ("false", "false"), ("true", "true")),
     ("watch-stale-after", "300000ms", ("20s", "20000ms"), ("10m", "600000ms")),
     ("pause-disruption", "false", ("true", "true"), ("false", "false")),
+    ("brake-above-nodes", "20", ("50", "50"), ("200", "200")),
     ("disable-leader-election", "false", ("1", "true"), ("false", "false")),
     ("disable-cluster-state-observability", "false", ("T", "true"), ("false", "false")),
     ("leader-election-name", "karpenter-leader-election", ("a", "a"), ("b", "b")),
@@ -245,6 +247,7 @@ fn what_cannot_be_meant_ends_the_start_with_what_to_do() {
         (&["--metrics-port=8081"], &[], "another port"),
         (&["--kube-client-qps=0"], &[], "-1 for any number"),
         (&["--kube-client-burst=0"], &[], "above 0"),
+        (&["--brake-above-nodes=5"], &[], "20 or more"),
         (&["--leader-election-name="], &[], "--disable-leader-election"),
         (&["--cloud=sim", "--instance-types-file-path=a.json"], &[], "drop one of the two"),
         (&["--cloud=aws"], &[], "CLUSTER_NAME"),

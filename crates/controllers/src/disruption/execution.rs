@@ -34,11 +34,13 @@ const DELETE: &str = "delete";
 #[derive(Debug)]
 pub struct Execution {
     queue: Queue<Text>,
+    /// Those that wait for what the brake asks.
+    waiting: Vec<Text>,
 }
 
 impl Default for Execution {
     fn default() -> Self {
-        Self { queue: Queue::new(BACKOFF_MS.0, BACKOFF_MS.1) }
+        Self { queue: Queue::new(BACKOFF_MS.0, BACKOFF_MS.1), waiting: Vec::new() }
     }
 }
 
@@ -55,6 +57,9 @@ impl Duty for Execution {
     }
 
     fn work(&mut self, desk: &mut Desk<'_>) -> Option<UnixMillis> {
+        if !desk.brake.is_being_checked() {
+            std::mem::take(&mut self.waiting).into_iter().for_each(|claim| self.queue.add(claim));
+        }
         // A step may be news itself: a node that is to be given back.
         loop {
             desk.commands.take_news().into_iter().for_each(|claim| self.queue.add(claim));
@@ -117,6 +122,7 @@ impl Execution {
                 tracing::error!(controller = NAME, NodeClaim = &**claim, "giving the node back, its command timed out");
                 desk.commands.give_back(claim, &held.node);
             }
+            Stage::Taking { .. } if desk.brake.is_being_checked() => self.waiting.push(claim.clone()),
             Stage::Taking { method, .. } if desk.may_begin(method.voluntary()).is_err() => {
                 tracing::info!(
                     controller = NAME,

@@ -19,6 +19,7 @@ use crate::errand::Outcome;
 use crate::events::{About, Event};
 use crate::metrics::families;
 use crate::resource::{NODE_CLAIMS, NODE_POOLS, NODES};
+use crate::standstill::Looks;
 use crate::termination::tell_hold;
 use crate::world::{Change, World};
 use budgets::Ledger;
@@ -167,6 +168,7 @@ impl Rounds {
         }
         let mut ready = Vec::new();
         let mut pools_in_question = BTreeSet::new();
+        let mut newly_empty = Vec::new();
         for look in looks {
             if look.is_left_over {
                 let node = desk.world.node_of_claim(&look.claim).map(|node| marks::name_of(&node.metadata));
@@ -175,6 +177,9 @@ impl Rounds {
             match look.found {
                 Ok(candidate) => {
                     pools_in_question.insert(candidate.pool.clone());
+                    if !self.eligible.contains_key(&look.name) {
+                        newly_empty.push(look.name.clone());
+                    }
                     let since = *self.eligible.entry(look.name).or_insert(now);
                     if since.0.saturating_add(VALIDATION_MS) <= now.0 {
                         ready.push(candidate);
@@ -183,13 +188,18 @@ impl Rounds {
                 Err(why) => self.turn_down(&look.name, &look.claim, &why, desk),
             }
         }
+        // Too many of them are asked about while they wait for the second look.
+        let may_take = desk.may_take(method.voluntary(), Looks::Empty, &newly_empty);
         let times = self.eligible.values().map(|since| UnixMillis(since.0.saturating_add(VALIDATION_MS)));
         self.validate_at = times.filter(|then| *then > now).min();
         if is_full || !ready.is_empty() {
             let left = self.ask_budgets(desk, is_full, &pools_in_question);
             let (chosen, kept) = emptiness::choose(ready, &left);
             self.is_short_of_budget = !kept.is_empty() || (self.is_short_of_budget && !is_full);
-            if desk.may_begin(method.voluntary()).is_ok() {
+            let may_take = may_take.and_then(|()| {
+                desk.may_take(method.voluntary(), Looks::Empty, chosen.iter().map(|candidate| &candidate.claim))
+            });
+            if may_take.is_ok() {
                 self.start(&chosen, desk);
             } else {
                 // What was found is asked again when it may be done.
@@ -254,6 +264,9 @@ impl Rounds {
     /// Says why a node stays, and forgets that it was about to go.
     fn turn_down(&mut self, name: &Text, claim: &NodeClaim, why: &Why, desk: &mut Desk<'_>) {
         let was_eligible = self.eligible.remove(name).is_some();
+        if !matches!(why, Why::Blocked(block) if block.is_end()) {
+            desk.brake.clear(Looks::Empty, name);
+        }
         let (reason, words, is_told, quiet_ms) = match why {
             Why::Blocked(block) => ("DisruptionBlocked", block.to_string(), block.is_told(), None),
             Why::Unfit(unfit) => {

@@ -311,6 +311,8 @@ families! {
     // Ours.
     DISRUPTION_STANDSTILL = "kerf_disruption_standstill" gauge [what, reason]
         "1 for each voluntary way to remove nodes that stands still, by reason: paused, stale, unreadable or brake.";
+    DISRUPTION_BRAKES_TOTAL = "kerf_disruption_brakes_total" counter [looks]
+        "How often so many nodes looked empty, gone or expired at once that removing them waited for a fresh answer.";
     UNREADABLE_OBJECTS = "kerf_unreadable_objects" gauge [kind]
         "Objects that are there and cannot be read, by kind.";
     WATCH_AGE_SECONDS = "kerf_watch_age_seconds" gauge [resource]

@@ -8,25 +8,27 @@ use crate::errand::Outcome;
 use crate::lifecycle::{is_managed, removal};
 use crate::queue::Queue;
 use crate::resource::NODE_CLAIMS;
-use crate::standstill::Voluntary;
+use crate::standstill::{Looks, Voluntary};
 use crate::world::{Change, World};
 use crate::write;
 use kerf_api::NodeClaim;
 use kerf_model::{Text, UnixMillis};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 const NAME: &str = "nodeclaim.expiration";
 
 pub struct Expiration {
     queue: Queue<Text>,
+    /// Those whose time is over, and which go as soon as they may.
+    over: BTreeSet<Text>,
     /// Claims as they were when their deletion was asked for.
     leaving: BTreeMap<Text, Arc<NodeClaim>>,
 }
 
 impl Default for Expiration {
     fn default() -> Self {
-        Self { queue: Queue::new(BACKOFF_MS.0, BACKOFF_MS.1), leaving: BTreeMap::new() }
+        Self { queue: Queue::new(BACKOFF_MS.0, BACKOFF_MS.1), over: BTreeSet::new(), leaving: BTreeMap::new() }
     }
 }
 
@@ -38,7 +40,10 @@ impl Duty for Expiration {
     fn observe(&mut self, change: &Change, _: &World) {
         if let Change::Claim { name, before, after } = change {
             match after {
-                None => self.queue.forget(name),
+                None => {
+                    self.queue.forget(name);
+                    self.over.remove(name);
+                }
                 // The time of its end follows from what never changes.
                 Some(claim) if before.is_none() => {
                     if let Some(then) = expires(claim) {
@@ -54,19 +59,24 @@ impl Duty for Expiration {
         if !desk.world.is_synced() {
             return None;
         }
-        if desk.may_begin(Voluntary::Expiration).is_err() {
-            return None;
-        }
         for name in self.queue.take_due(desk.now) {
-            let Some(claim) = desk.world.claims.get(&name).filter(|_| !desk.is_busy(&name)) else {
-                continue;
-            };
-            let is_over = expires(claim).is_some_and(|then| then <= desk.now);
-            if !is_over || claim.metadata.deletion_timestamp.is_some() || !is_managed(claim, &**desk.cloud) {
-                continue;
+            let claim = desk.world.claims.get(&name);
+            let is_over = |claim: &Arc<NodeClaim>| expires(claim).is_some_and(|then| then <= desk.now);
+            if claim.is_some_and(|claim| is_over(claim) && is_managed(claim, &**desk.cloud)) {
+                self.over.insert(name);
             }
-            self.leaving.insert(name.clone(), claim.clone());
-            desk.call(&name, write::delete(NODE_CLAIMS, "", &name, claim.metadata.uid.as_deref()));
+        }
+        let is_going =
+            |name: &Text| desk.world.claims.get(name).is_none_or(|claim| claim.metadata.deletion_timestamp.is_some());
+        self.over.retain(|name| !is_going(name));
+        if !self.over.is_empty() && desk.may_take(Voluntary::Expiration, Looks::Expired, &self.over).is_ok() {
+            for name in std::mem::take(&mut self.over) {
+                let Some(claim) = desk.world.claims.get(&name).filter(|_| !desk.is_busy(&name)) else {
+                    continue;
+                };
+                self.leaving.insert(name.clone(), claim.clone());
+                desk.call(&name, write::delete(NODE_CLAIMS, "", &name, claim.metadata.uid.as_deref()));
+            }
         }
         self.queue.next()
     }
@@ -90,7 +100,7 @@ impl Duty for Expiration {
 }
 
 /// When a claim has lived its time; None for those that may live for ever.
-fn expires(claim: &NodeClaim) -> Option<UnixMillis> {
+pub(crate) fn expires(claim: &NodeClaim) -> Option<UnixMillis> {
     let after = claim.spec.expire_after.as_ref()?.parse().ok()??;
     let created = claim.metadata.creation_timestamp.as_ref()?;
     let then = created.0.saturating_add(after).ok()?;

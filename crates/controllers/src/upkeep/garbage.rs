@@ -7,7 +7,7 @@ use crate::errand::{CloudAnswer, CloudCall, Outcome};
 use crate::lifecycle::{is_managed, removal};
 use crate::queue::Queue;
 use crate::resource::NODE_CLAIMS;
-use crate::standstill::Voluntary;
+use crate::standstill::{Looks, Voluntary};
 use crate::world::{Change, World, claim_provider_id, is_ready};
 use crate::write;
 use kerf_api::NodeClaim;
@@ -29,6 +29,8 @@ pub struct Garbage {
     leaving: BTreeMap<Text, Arc<NodeClaim>>,
     /// Claims whose machine the cloud does not have.
     lost: BTreeMap<Text, Arc<NodeClaim>>,
+    /// It could not go on; when it can, the cloud is asked anew.
+    is_held: bool,
 }
 
 impl Default for Garbage {
@@ -38,6 +40,7 @@ impl Default for Garbage {
             asked_about: BTreeMap::new(),
             leaving: BTreeMap::new(),
             lost: BTreeMap::new(),
+            is_held: false,
         }
     }
 }
@@ -62,12 +65,16 @@ impl Duty for Garbage {
         if !desk.world.is_synced() {
             return None;
         }
-        if desk.may_begin(Voluntary::Collection).is_err() {
+        if desk.may_take(Voluntary::Collection, Looks::Gone, self.lost.keys()).is_err() {
             // By then it is another question.
             for name in std::mem::take(&mut self.lost).into_keys() {
                 self.queue.forget(&name);
             }
+            self.is_held = true;
             return None;
+        }
+        if std::mem::take(&mut self.is_held) {
+            self.queue.add(LIST.into());
         }
         for key in self.queue.take_due(desk.now) {
             if desk.is_busy(&key) {

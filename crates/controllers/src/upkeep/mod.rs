@@ -18,6 +18,7 @@ mod pod_events;
 
 pub use consistency::Consistency;
 pub use expiration::Expiration;
+pub(crate) use expiration::expires;
 pub use garbage::Garbage;
 pub use hydration::{ClaimHydration, NodeHydration};
 pub use pod_events::PodEvents;
