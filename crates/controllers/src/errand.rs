@@ -1,5 +1,7 @@
 //! Errands: whatever takes time or changes the world, as values. Only `apply` (the shell) runs them.
 
+use crate::guard::Defect;
+use crate::poison::{Poison, Without, think_without};
 use kerf_cloud::{
     Answer, ChoreReport, ClassStatus, CloudError, CloudProvider, InUse, Instance, InstanceRef, LaunchOrder, Notice,
 };
@@ -102,7 +104,8 @@ pub enum CloudAnswer {
 /// Something to think about, off the operator's own thread.
 #[derive(Debug, Clone)]
 pub enum Thought {
-    Capacity { snapshot: Arc<Snapshot>, effort: Effort },
+    /// `plant` is for tests, see [`crate::Options`].
+    Capacity { snapshot: Arc<Snapshot>, effort: Effort, plant: Option<fn(&Snapshot)> },
 }
 
 /// How an errand ended.
@@ -113,9 +116,13 @@ pub enum Outcome {
     Cloud(Result<CloudAnswer, CloudError>),
     /// A plan that passed the audit, or the breaches in words.
     Thought {
+        /// Without those that made it panic.
         snapshot: Arc<Snapshot>,
         plan: Result<Plan, Vec<String>>,
         report: Box<Report>,
+        poison: Vec<Poison>,
+        /// It panicked at first.
+        defect: Option<Defect>,
     },
 }
 
@@ -162,16 +169,28 @@ pub struct Ticket {
     pub key: Text,
 }
 
-/// Runs a thought: plans, and lets the audit judge.
+/// Runs a thought: plans, and lets the audit judge. A panic is no end: see [`crate::poison`].
 pub fn think(thought: Thought) -> Outcome {
-    match thought {
-        Thought::Capacity { snapshot, effort } => {
-            let (plan, report) = kerf_engine::plan_capacity(&snapshot, &effort);
-            let plan = match kerf_engine::audit(&snapshot, &plan) {
-                Ok(()) => Ok(plan),
-                Err(breaches) => Err(breaches.iter().map(ToString::to_string).collect()),
-            };
-            Outcome::Thought { snapshot, plan, report: Box::new(report) }
+    let Thought::Capacity { snapshot, effort, plant } = thought;
+    let plan = |snapshot: &Snapshot| {
+        if let Some(plant) = plant {
+            plant(snapshot);
+        }
+        let (plan, report) = kerf_engine::plan_capacity(snapshot, &effort);
+        match kerf_engine::audit(snapshot, &plan) {
+            Ok(()) => (Ok(plan), report),
+            Err(breaches) => (Err(breaches.iter().map(ToString::to_string).collect::<Vec<_>>()), report),
+        }
+    };
+    match think_without(Arc::clone(&snapshot), plan) {
+        Ok((Without { answer: (plan, report), snapshot, poison }, defect)) => {
+            Outcome::Thought { snapshot, plan, report: Box::new(report), poison, defect }
+        }
+        Err(defect) => {
+            let nothing = Snapshot { revision: snapshot.revision, now: snapshot.now, ..Snapshot::default() };
+            let (_, report) = kerf_engine::plan_capacity(&nothing, &effort);
+            let plan = Err(vec![defect.to_string()]);
+            Outcome::Thought { snapshot, plan, report: Box::new(report), poison: Vec::new(), defect: Some(defect) }
         }
     }
 }

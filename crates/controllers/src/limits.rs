@@ -140,6 +140,30 @@ limits! {
     BRAKE_AGAIN_MOST: Duration = Time Duration::from_secs(300),
         "The longest such wait.",
         "Empty nodes cost money.";
+    POISON_FOUND_MAX: usize = Count 8,
+        "Pods that are left out one after the other because a thought panics on them; then it is no pod's fault.",
+        "Each costs some fifteen thoughts about parts of the snapshot.";
+    POISON_KEPT_FIRST: Duration = Time Duration::from_secs(300),
+        "How long an object that makes a thought or duty panic is left alone; twice as long each time.",
+        "A defect does not mend itself; what makes it show may.";
+    POISON_KEPT_MOST: Duration = Time Duration::from_secs(3_600),
+        "The longest such time.",
+        "A newer object may be better, and trying costs little.";
+    WARD_REST_FIRST: Duration = Time Duration::from_secs(10),
+        "How long a duty rests that panics whatever it is shown; twice as long each time.",
+        "The others go on meanwhile.";
+    WARD_REST_MOST: Duration = Time Duration::from_secs(300),
+        "The longest such rest.",
+        "As above.";
+    SWEEP_EVERY: Duration = Time Duration::from_secs(600),
+        "Every NodeClaim, Node, NodePool and node class is looked at again so often, whether or not something woke anybody.",
+        "A mark that was lost would otherwise wait for a restart.";
+    SWEEP_PACE: Duration = Time Duration::from_secs(1),
+        "Between two parts of such a sweep.",
+        "A sweep over ten thousand nodes takes two minutes, and nobody notices.";
+    SWEEP_PART: usize = Count 200,
+        "Objects of one part.",
+        "A few milliseconds.";
     SHARE_OF_EVICTIONS: usize = Count 4,
         "Evictions may use one in so many of the slots for requests under way, on top of those; events as many.",
         "Admission webhooks may hold each of them for 30 s: no other write waits for that.";

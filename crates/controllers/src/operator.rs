@@ -6,10 +6,12 @@ use crate::duty::Duty;
 use crate::errand::{Errand, Outcome, Ticket};
 use crate::events::Events;
 use crate::gauges;
+use crate::guard::guarded;
 use crate::interruption::Interruption;
 use crate::lifecycle::Lifecycle;
-use crate::metrics::Metrics;
+use crate::limits::{SWEEP_EVERY, SWEEP_PACE, SWEEP_PART};
 use crate::metrics::runtime::Stopwatch;
+use crate::metrics::{Metrics, families};
 use crate::nominations::Nominations;
 use crate::options::Options;
 use crate::queue::earlier;
@@ -22,14 +24,16 @@ use crate::supply::CloudSupply;
 use crate::termination::{self, Evictions};
 use crate::upkeep;
 use crate::wake::Wake;
+use crate::ward::Ward;
 use crate::world::{Change, World};
 use crate::{buffers, chores, classes, early_binding, overlays, pools, provisioning, tagging};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kerf_cloud::CloudProvider;
-use kerf_mirror::{Kind, Mirror, Object};
+use kerf_mirror::{Kind, Mirror, Object, ObjectKey};
 use kerf_model::{Snapshot, UnixMillis};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Rounds without a quiet moment after which duties are taken to undo each other's work for ever.
 const ROUNDS_MAX: usize = 1_000;
@@ -51,7 +55,8 @@ pub struct Operator {
     brake: Brake,
     events: Events,
     n_events: u64,
-    duties: Vec<Box<dyn Duty>>,
+    duties: Vec<Ward>,
+    sweep: Sweep,
     busy: BTreeSet<Ticket>,
     changes: Vec<Change>,
     ended: Vec<(Ticket, Outcome)>,
@@ -138,7 +143,8 @@ impl Operator {
             brake: Brake::default(),
             events: Events::default(),
             n_events: 0,
-            duties,
+            duties: duties.into_iter().map(Ward::new).collect(),
+            sweep: Sweep::default(),
             busy: BTreeSet::new(),
             changes: Vec::new(),
             ended: Vec::new(),
@@ -176,7 +182,7 @@ impl Operator {
     /// Takes in what happened. Cheap; `work` does the rest.
     pub fn wake(&mut self, wake: Wake) {
         match wake {
-            Wake::Observed(object) => self.changes.extend(self.world.observe(*object)),
+            Wake::Observed(object) => self.observe(*object),
             Wake::Gone(key, version) => self.changes.extend(self.world.forget(&key, version)),
             Wake::Synced(kind) => {
                 if self.world.synced(kind) {
@@ -203,7 +209,7 @@ impl Operator {
                     && let Ok(object) = Object::read(value.clone())
                     && is_still_there(object.metadata())
                 {
-                    self.changes.extend(self.world.observe(object));
+                    self.observe(object);
                 }
                 if ticket.duty != NARRATOR {
                     self.ended.push((ticket, outcome));
@@ -213,11 +219,25 @@ impl Operator {
         }
     }
 
+    /// An object that cannot even be taken in is as good as one that cannot be read.
+    fn observe(&mut self, object: Object) {
+        let key = object.key();
+        match guarded(|| self.world.observe(object)) {
+            Ok(change) => self.changes.extend(change),
+            Err(defect) => {
+                self.metrics.add(&families::DEFECTS_TOTAL, &["world"], 1.0);
+                tracing::error!(object = %key, error = %defect, "ignoring an object that cannot be taken in");
+                self.world.cannot_read(key, defect.to_string());
+            }
+        }
+    }
+
     /// Lets every duty do what is due.
     pub fn work(&mut self, now: UnixMillis) -> Batch {
         self.metrics.tell_time(now);
         let mut errands = Vec::new();
         let mut wish = None;
+        self.changes.extend(self.sweep.part(&self.world, now));
         for _ in 0..ROUNDS_MAX {
             let changes = std::mem::take(&mut self.changes);
             let ended = std::mem::take(&mut self.ended);
@@ -247,13 +267,13 @@ impl Operator {
                 if let Some(duty) = self.duties.iter_mut().find(|duty| duty.name() == ticket.duty) {
                     self.stopwatch.ended(&ticket, &outcome, now, &self.metrics, self.cloud.name());
                     desk.duty = duty.name();
-                    duty.done(&ticket.key, outcome, &mut desk);
+                    duty.done(&ticket.key, outcome, &changes, &mut desk);
                 }
             }
             wish = None;
             for duty in &mut self.duties {
                 desk.duty = duty.name();
-                wish = earlier(wish, duty.work(&mut desk));
+                wish = earlier(wish, duty.work(&changes, &mut desk));
             }
             if wish.is_none_or(|wish| wish > now) {
                 break;
@@ -267,7 +287,7 @@ impl Operator {
             let ticket = Ticket { duty: NARRATOR, key: self.n_events.to_string().into() };
             errands.push((ticket, Errand::Api(call)));
         }
-        Batch { errands, wish }
+        Batch { errands, wish: earlier(wish, self.sweep.next_at) }
     }
 
     /// Lets every duty see what changed, and do nothing about it: somebody else leads.
@@ -282,6 +302,41 @@ impl Operator {
     /// Errands that have not ended.
     pub fn n_busy(&self) -> usize {
         self.busy.len()
+    }
+}
+
+/// Known objects are looked at again from time to time, part by part, whether or not something woke anybody.
+#[derive(Debug, Default)]
+struct Sweep {
+    left: VecDeque<ObjectKey>,
+    /// When the last one began.
+    began: UnixMillis,
+    /// None before everything has been seen once.
+    next_at: Option<UnixMillis>,
+}
+
+impl Sweep {
+    /// The next part, as changes into what is.
+    fn part(&mut self, world: &World, now: UnixMillis) -> Vec<Change> {
+        let after = |at: UnixMillis, span: Duration| {
+            UnixMillis(at.0.saturating_add(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))
+        };
+        match self.next_at {
+            // Just now everything is seen for the first time.
+            None if world.is_synced() => self.next_at = Some(after(now, SWEEP_EVERY)),
+            Some(next) if next <= now => {
+                if self.left.is_empty() {
+                    (self.left, self.began) = (world.keys_of_moment().into(), now);
+                }
+                let n_part = self.left.len().min(SWEEP_PART);
+                let part = self.left.drain(..n_part).filter_map(|key| world.as_change(&key)).collect();
+                let then = if self.left.is_empty() { after(self.began, SWEEP_EVERY) } else { now };
+                self.next_at = Some(then.max(after(now, SWEEP_PACE)));
+                return part;
+            }
+            _ => {}
+        }
+        Vec::new()
     }
 }
 

@@ -20,6 +20,8 @@ pub struct Options {
     pub pauses_disruption: bool,
     /// So many nodes may look empty, gone or expired at once before the brake is pulled, even in a small cluster.
     pub brake_above_nodes: usize,
+    /// For tests: called with every snapshot that is thought about, to panic. No flag sets it.
+    pub plant: Option<fn(&kerf_model::Snapshot)>,
     /// How long a search may be; counted in steps.
     pub effort: kerf_model::Effort,
 }
@@ -79,6 +81,7 @@ impl Options {
             rebalance: Rebalance::default(),
             pauses_disruption: false,
             brake_above_nodes: crate::limits::BRAKE_NODES,
+            plant: None,
             effort: kerf_model::Effort::default(),
         }
     }

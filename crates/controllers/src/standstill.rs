@@ -17,6 +17,7 @@ mod told;
 pub use brake::{Brake, Looks};
 pub use check::Check;
 pub use told::Tell;
+pub(crate) use told::about;
 
 use crate::options::Options;
 use crate::world::World;

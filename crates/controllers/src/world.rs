@@ -95,6 +95,26 @@ pub enum Change {
     Synced,
 }
 
+impl Change {
+    /// Of which object; none when it is about all of them.
+    pub fn key(&self) -> Option<ObjectKey> {
+        let plain =
+            |kind: Kind, name: &Text| ObjectKey { kind, class_kind: None, namespace: "".into(), name: name.clone() };
+        match self {
+            Self::Pod { id, .. } => Some(pod_key(id)),
+            Self::Node { name, .. } => Some(plain(Kind::Node, name)),
+            Self::Claim { name, .. } => Some(plain(Kind::NodeClaim, name)),
+            Self::Pool { name, .. } => Some(plain(Kind::NodePool, name)),
+            Self::Class { class, .. } => Some(ObjectKey {
+                class_kind: Some(format!("{}.{}", class.kind, class.group).into()),
+                ..plain(Kind::NodeClass, &class.name)
+            }),
+            Self::Other { key } => Some(key.clone()),
+            Self::Synced => None,
+        }
+    }
+}
+
 impl World {
     pub fn new(mirror: Mirror, awaited: impl IntoIterator<Item = Kind>) -> Self {
         Self {
@@ -304,6 +324,49 @@ impl World {
     pub fn knows_newer(&self, key: &ObjectKey, version: u64) -> bool {
         self.version(key).is_some_and(|known| known > version)
             || self.gone.get(key).is_some_and(|gone| *gone >= version)
+    }
+
+    /// All claims, nodes, pools and node classes.
+    pub fn keys_of_moment(&self) -> Vec<ObjectKey> {
+        let plain =
+            |kind: Kind, name: &Text| ObjectKey { kind, class_kind: None, namespace: "".into(), name: name.clone() };
+        let classes = self.classes.keys().map(|class| ObjectKey {
+            class_kind: Some(format!("{}.{}", class.kind, class.group).into()),
+            ..plain(Kind::NodeClass, &class.name)
+        });
+        let claims = self.claims.keys().map(|name| plain(Kind::NodeClaim, name));
+        let nodes = self.nodes.keys().map(|name| plain(Kind::Node, name));
+        let pools = self.pools.keys().map(|name| plain(Kind::NodePool, name));
+        classes.chain(pools).chain(claims).chain(nodes).collect()
+    }
+
+    /// An object as though it were new. None when it is not there.
+    pub fn as_change(&self, key: &ObjectKey) -> Option<Change> {
+        let name = key.name.clone();
+        Some(match key.kind {
+            Kind::Pod => {
+                let pod = self.pod(&pod_id(key))?.clone();
+                Change::Pod { id: pod.id.clone(), before: None, after: Some(pod) }
+            }
+            Kind::Node => {
+                let node = self.nodes.get(&name)?.clone();
+                Change::Node { name, before: None, after: Some(node) }
+            }
+            Kind::NodeClaim => {
+                let claim = self.claims.get(&name)?.clone();
+                Change::Claim { name, before: None, after: Some(claim) }
+            }
+            Kind::NodePool => {
+                let pool = self.pools.get(&name)?.clone();
+                Change::Pool { name, before: None, after: Some(pool) }
+            }
+            Kind::NodeClass => {
+                let class = class_of(key);
+                let object = self.classes.get(&class)?.clone();
+                Change::Class { class, before: None, after: Some(object) }
+            }
+            _ => Change::Other { key: key.clone() },
+        })
     }
 
     fn version(&self, key: &ObjectKey) -> Option<u64> {

@@ -40,4 +40,4 @@ mod typo;
 mod write;
 
 pub use audit::audit;
-pub use plan::{plan_capacity, plan_first_fit};
+pub use plan::{THREAD, plan_capacity, plan_first_fit};

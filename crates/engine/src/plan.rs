@@ -7,6 +7,7 @@ use crate::{alike, bound, by_value, first_fit, judge, refuse, write};
 use kerf_model::{Binder, Candidate, Cost, Effort, Money, Plan, Report, Robustness, Snapshot, Spent, Step, Strategy};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::thread::ScopedJoinHandle;
 
 /// How much more fewer nodes may cost. Agents, addresses and image pulls are paid per node, but whoever pays the bill
 /// should hardly notice.
@@ -45,10 +46,14 @@ pub fn plan_capacity(snapshot: &Snapshot, effort: &Effort) -> (Plan, Report) {
     finish(effort, answers, spent)
 }
 
+/// The name of the threads that are begun here. A panic on one ends the thought that began it, and nothing else.
+pub const THREAD: &str = "thought";
+
 /// Asks every strategy, two at a time; each has its own desk, so the order of finishing cannot matter.
 fn search<'p, 'a>(desk: &Desk<'p, 'a>, effort: &Effort) -> (Vec<Answer<'p, 'a>>, Spent) {
     std::thread::scope(|scope| {
-        let floor = scope.spawn(|| first_fit_answer(desk.clone(), effort));
+        let of_floor = std::thread::Builder::new().name(THREAD.to_owned());
+        let floor = of_floor.spawn_scoped(scope, || first_fit_answer(desk.clone(), effort));
         let mut answers: Vec<Answer<'p, 'a>> = Vec::new();
         let mut spent = Spent::default();
         answers.extend(answer_by(Strategy::ByValue, desk.clone(), effort, &mut spent));
@@ -56,7 +61,13 @@ fn search<'p, 'a>(desk: &Desk<'p, 'a>, effort: &Effort) -> (Vec<Answer<'p, 'a>>,
         if alike::applies(desk, n_bins) {
             answers.extend(answer_by(Strategy::Alike, desk.clone(), effort, &mut spent));
         }
-        let floor = floor.join().expect("first fit does not panic");
+        let floor = match floor.map(ScopedJoinHandle::join) {
+            Ok(Ok(floor)) => floor,
+            // With its own words: whoever guards this thread guards that one.
+            Ok(Err(panic)) => std::panic::resume_unwind(panic),
+            // No thread is to be had.
+            Err(_) => first_fit_answer(desk.clone(), effort),
+        };
         note_effort(&floor.draft, &mut spent);
         answers.push(floor);
         (answers, spent)

@@ -30,7 +30,7 @@ use kerf_controllers::metrics::{Metrics, runtime};
 use kerf_controllers::shell::{
     Bounds, Caller, Election, Handle, Limits, Setup, Shell, Timings, WallClock, identity, serve,
 };
-use kerf_controllers::{Operator, Options};
+use kerf_controllers::{Operator, Options, guard};
 use kerf_mirror::{Kind, LabelRules};
 use kerf_model::InstanceType;
 use settings::Settings;
@@ -292,12 +292,51 @@ async fn watch_memory(limit_bytes: u64) {
     }
 }
 
-/// A defect in one thread must not leave a process behind that leads and does nothing.
+/// A defect in one thread must not leave a process behind that leads and does nothing, unless somebody takes care of it.
 fn end_on_panic() {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
+        if guard::is_guarded() {
+            tracing::error!(%panic, "a defect, which ends only what it happened in");
+            return;
+        }
         tell(panic);
         tracing::error!(%panic, "a defect: ending, so that the process is started again");
         std::process::exit(1);
     }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    const CASE: &str = "KERF_TEST_PANIC";
+
+    #[test]
+    fn a_panic_that_somebody_guards_leaves_the_process_alone_and_any_other_ends_it() {
+        if let Ok(case) = std::env::var(CASE) {
+            end_on_panic();
+            let on_a_thread = || {
+                let thread = std::thread::Builder::new().name(kerf_engine::THREAD.to_owned());
+                let thread: std::thread::JoinHandle<()> = thread.spawn(|| panic!("planted")).unwrap();
+                if let Err(panic) = thread.join() {
+                    std::panic::resume_unwind(panic);
+                }
+            };
+            match case.as_str() {
+                "guarded" => assert!(guard::guarded(|| panic!("planted")).map(|()| ()).is_err()),
+                "thread" => assert!(guard::guarded(on_a_thread).is_err()),
+                _ => panic!("planted"),
+            }
+            return;
+        }
+        for (case, expected) in [("guarded", 0), ("thread", 0), ("unguarded", 1)] {
+            let name = "run::tests::a_panic_that_somebody_guards_leaves_the_process_alone_and_any_other_ends_it";
+            let output =
+                Command::new(std::env::current_exe().unwrap()).args(["--exact", name]).env(CASE, case).output();
+            let output = output.unwrap();
+            assert_eq!(output.status.code(), Some(expected), "{case}: {}", String::from_utf8_lossy(&output.stdout));
+        }
+    }
 }

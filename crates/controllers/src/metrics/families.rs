@@ -313,6 +313,10 @@ families! {
         "1 for each voluntary way to remove nodes that stands still, by reason: paused, stale, unreadable or brake.";
     DISRUPTION_BRAKES_TOTAL = "kerf_disruption_brakes_total" counter [looks]
         "How often so many nodes looked empty, gone or expired at once that removing them waited for a fresh answer.";
+    DEFECTS_TOTAL = "kerf_defects_total" counter [controller]
+        "Panics that were held, by where they happened.";
+    QUARANTINED_OBJECTS = "kerf_quarantined_objects" gauge [controller]
+        "Objects that are left alone for a while because somebody panics on them, by who.";
     UNREADABLE_OBJECTS = "kerf_unreadable_objects" gauge [kind]
         "Objects that are there and cannot be read, by kind.";
     WATCH_AGE_SECONDS = "kerf_watch_age_seconds" gauge [resource]

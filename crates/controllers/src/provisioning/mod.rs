@@ -16,8 +16,10 @@ use crate::desk::Desk;
 use crate::duty::Duty;
 use crate::errand::{Outcome, Thought};
 use crate::events::{About, Event, MESSAGE_MAX, cut};
+use crate::guard::Defect;
 use crate::metrics::families;
 use crate::overlays;
+use crate::poison::{Poison, Quarantine};
 use crate::queue::earlier;
 use crate::record::Decision;
 use crate::resource::NODE_POOLS;
@@ -31,6 +33,8 @@ use window::{Window, Workload};
 
 /// A pod that nothing could be done for is looked at again after this long, if anything changed.
 const AGAIN_MS: i64 = 10_000;
+/// A thought that panicked is not thought again before.
+const AFTER_DEFECT_MS: i64 = 60_000;
 /// The answers of one cloud to one storm of claims come together; one look serves them all.
 const AFTER_FAILURE_MS: i64 = 100;
 /// How long the same refusal is not told again.
@@ -52,6 +56,8 @@ pub struct Provisioning {
     gone: Vec<Text>,
     /// When a pod was last bound: while kube-scheduler is busy with a backlog, nobody knows what will be left of it.
     last_bound: UnixMillis,
+    /// Whoever made a thought panic.
+    quarantine: Quarantine,
 }
 
 struct Pending {
@@ -73,6 +79,7 @@ impl Default for Provisioning {
             settled: Vec::new(),
             gone: Vec::new(),
             last_bound: UnixMillis(i64::MIN / 2),
+            quarantine: Quarantine::default(),
         }
     }
 }
@@ -199,10 +206,16 @@ impl Duty for Provisioning {
 
     fn done(&mut self, key: &Text, outcome: Outcome, desk: &mut Desk<'_>) {
         match outcome {
-            Outcome::Thought { snapshot, plan, report } => {
+            Outcome::Thought { snapshot, plan, report, poison, defect } => {
                 let Some(pending) = self.pending.take() else { return };
+                if let Some(defect) = &defect {
+                    self.keep_out(poison, defect, desk);
+                }
                 match plan {
                     Ok(plan) => self.decided(desk, &pending, snapshot, plan, *report),
+                    Err(_) if defect.is_some() => {
+                        self.last = Some((Revision(u64::MAX), UnixMillis(desk.now.0 + AFTER_DEFECT_MS)));
+                    }
                     Err(breaches) => {
                         desk.metrics.add(&families::UNSOUND_PLANS_TOTAL, &[], 1.0);
                         tracing::error!(
@@ -232,7 +245,11 @@ impl Provisioning {
     fn look(&mut self, desk: &mut Desk<'_>, opened: UnixMillis, is_interim: bool) {
         let now = desk.now;
         let supply = CloudSupply { cloud: &**desk.cloud, shelves: desk.stock, now };
-        let snapshot = Arc::new(desk.world.mirror.snapshot(now, &supply));
+        let mut snapshot = desk.world.mirror.snapshot(now, &supply);
+        if let Some(then) = self.quarantine.apply(&mut snapshot, now) {
+            self.window.again_at(then);
+        }
+        let snapshot = Arc::new(snapshot);
         self.last = Some((snapshot.revision, UnixMillis(now.0 + AGAIN_MS)));
         if is_interim {
             self.window.looked(now);
@@ -274,8 +291,8 @@ impl Provisioning {
         }
         desk.metrics.set(&families::SCHEDULER_QUEUE_DEPTH, &["provisioner", "current"], snapshot.pods.len() as f64);
         self.pending = Some(Pending { began: now, is_interim, n_pods, window_ms });
-        let effort = desk.options.effort;
-        desk.think(&"plan".into(), Thought::Capacity { snapshot, effort });
+        let (effort, plant) = (desk.options.effort, desk.options.plant);
+        desk.think(&"plan".into(), Thought::Capacity { snapshot, effort, plant });
     }
 
     /// A plan is there: carry it out, as far as it still makes sense.
@@ -347,6 +364,27 @@ impl Provisioning {
                 self.window.again_at(UnixMillis(desk.now.0 + 1_000));
             }
         }
+    }
+
+    /// Leaves out of the next thoughts who made this one panic.
+    fn keep_out(&mut self, poison: Vec<Poison>, defect: &Defect, desk: &mut Desk<'_>) {
+        let name = "provisioner";
+        desk.metrics.add(&families::DEFECTS_TOTAL, &[name], 1.0);
+        tracing::error!(controller = name, error = %defect, n_left_out = poison.len(), "held a panic while planning");
+        for poison in poison {
+            let minutes = self.quarantine.keep(poison.clone(), desk.now) / 60_000;
+            let words = format!("planning panics because of it, and leaves it out for {minutes} minutes ({defect})");
+            tracing::error!(controller = name, object = %poison, "{words}");
+            let about = match &poison {
+                Poison::Pod(id) => desk.world.pod(id).map(|pod| About::pod(id, &pod.uid)),
+                Poison::Pool(pool) => desk.world.pools.get(&pool.0).map(|pool| About::of(NODE_POOLS, &pool.metadata)),
+            };
+            if let Some(about) = about {
+                desk.event(Event::warning(about, "Quarantined", crate::events::cut(words)));
+            }
+        }
+        desk.metrics.set(&families::QUARANTINED_OBJECTS, &[name], self.quarantine.len(desk.now) as f64);
+        self.window.again_at(UnixMillis(desk.now.0 + AFTER_DEFECT_MS));
     }
 
     fn tell_refused(&self, desk: &mut Desk<'_>, report: &Report) {

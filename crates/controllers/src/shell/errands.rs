@@ -5,10 +5,11 @@ use super::clock::Timeline;
 use super::seat::Message;
 use crate::dispatch::{Pass, Trip};
 use crate::errand::{CloudCall, Errand, Outcome, Ticket, ask, think};
+use crate::guard::Guarded;
 use crate::lease::Mandate;
 use crate::operator::NARRATOR;
 use crate::wake::Wake;
-use kerf_cloud::CloudProvider;
+use kerf_cloud::{CloudError, CloudProvider};
 use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -97,8 +98,9 @@ async fn ask_within(cloud: &dyn CloudProvider, call: CloudCall, mut trip: Trip, 
         Ok(by) => timeline.instant(by),
         Err(outcome) => return outcome,
     };
-    match tokio::time::timeout_at(by, ask(cloud, call)).await {
-        Ok(answer) => Outcome::Cloud(answer),
+    match tokio::time::timeout_at(by, Guarded::new(async move { ask(cloud, call).await })).await {
+        Ok(Ok(answer)) => Outcome::Cloud(answer),
+        Ok(Err(defect)) => Outcome::Cloud(Err(CloudError::Other { message: defect.to_string().into() })),
         Err(_) => trip.lost(),
     }
 }

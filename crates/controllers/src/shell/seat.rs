@@ -3,6 +3,7 @@
 use super::clock::Clock;
 use super::errands::Errands;
 use super::health::Health;
+use crate::guard::guarded;
 use crate::operator::Operator;
 use crate::wake::Wake;
 use kerf_model::UnixMillis;
@@ -110,7 +111,12 @@ impl Seat {
         for message in batch.drain(..) {
             match message {
                 Message::Wake(wake) => self.operator.wake(wake),
-                Message::Look(look) => look(&self.operator),
+                Message::Look(look) => {
+                    // Whoever asked hears nothing, and asks again.
+                    if let Err(defect) = guarded(|| look(&self.operator)) {
+                        tracing::error!(error = %defect, "held a panic while looking at the operator");
+                    }
+                }
                 Message::Lead => self.leads = true,
                 Message::Rest => self.errands = None,
             }

@@ -96,7 +96,7 @@ impl Tell {
 
 /// What an event is about whose object is known by its key only. None for the provider's kinds: where they are served is not known
 /// here, and they have a status to tell it.
-fn about(key: &ObjectKey) -> Option<About> {
+pub(crate) fn about(key: &ObjectKey) -> Option<About> {
     let (_, resource) = WATCHED.into_iter().find(|(kind, _)| *kind == key.kind)?;
     Some(About {
         api_version: resource.api_version(),

@@ -38,19 +38,17 @@ impl Duty for Expiration {
     }
 
     fn observe(&mut self, change: &Change, _: &World) {
-        if let Change::Claim { name, before, after } = change {
+        if let Change::Claim { name, after, .. } = change {
             match after {
                 None => {
                     self.queue.forget(name);
                     self.over.remove(name);
                 }
-                // The time of its end follows from what never changes.
-                Some(claim) if before.is_none() => {
+                Some(claim) => {
                     if let Some(then) = expires(claim) {
                         self.queue.add_at(name.clone(), then);
                     }
                 }
-                Some(_) => {}
             }
         }
     }

@@ -1,6 +1,7 @@
 //! What a watch or a page says, read from its bytes.
 
 use super::Source;
+use crate::guard::guarded;
 use crate::wake::Wake;
 use bytes::Bytes;
 use kerf_mirror::{Kind, Object, ObjectKey, Unreadable, WireEvent, WireStatus};
@@ -46,7 +47,7 @@ pub(super) fn of_line(source: &Source, line: &[u8]) -> Result<Option<Event>, Str
     }
     // Nearly all lines are of this form; what is not, down to its last byte, is read with more care below.
     if let Some(text) = plainly_there(line)
-        && let Ok(object) = Object::parse(source.kind, text)
+        && let Ok(object) = parse(source.kind, text)
     {
         return Ok(Some(Event::There(Box::new(object))));
     }
@@ -79,7 +80,7 @@ pub(super) fn of_wire(source: &Source, frame: &[u8]) -> Result<Event, String> {
         let status = WireStatus::read(event.object);
         return Ok(Event::Ended { code: status.code, message: status.message });
     }
-    let object = Object::parse_wire(source.kind, event.object)?;
+    let object = guarded(|| Object::parse_wire(source.kind, event.object)).map_err(|defect| defect.to_string())??;
     let metadata = object.metadata();
     Ok(match event.kind {
         "DELETED" => Event::Gone { key: object.key(), version: metadata.resource_version.clone() },
@@ -94,7 +95,7 @@ pub(super) fn of_wire(source: &Source, frame: &[u8]) -> Result<Event, String> {
 
 /// An object of a list or of an event.
 pub(super) fn there(source: &Source, text: &str) -> Event {
-    let error = match Object::parse(source.kind, text.as_bytes()) {
+    let error = match parse(source.kind, text.as_bytes()) {
         Ok(object) => return Event::There(Box::new(object)),
         Err(error) => error,
     };
@@ -112,6 +113,12 @@ pub(super) fn there(source: &Source, text: &str) -> Event {
     };
     let version = stub.and_then(|stub| stub.version());
     Event::Unread { key: key.clone(), wake: Wake::Unreadable { key, what, field, message }, version }
+}
+
+/// One that makes its reader panic cannot be read.
+fn parse(kind: Kind, text: &[u8]) -> Result<Object, Unreadable> {
+    let read = guarded(|| Object::parse(kind, text));
+    read.unwrap_or_else(|defect| Err(Unreadable::Field { field: String::new(), message: defect.to_string() }))
 }
 
 fn key(source: &Source, stub: &StubMeta<'_>) -> ObjectKey {
