@@ -257,8 +257,8 @@ impl CloudProvider for KwokCloud {
     }
 }
 
-/// The cheapest offering that suits. Types that the claim names are taken even if the requests do not fit: on kwok a node's
-/// capacity is what was asked for.
+/// The cheapest offering that suits. Types that the claim names are taken even if the requests do not fit: an overlay may have
+/// given them what only the operator knows of.
 pub(crate) fn choose<'a>(types: &'a [Arc<InstanceType>], order: &LaunchOrder) -> Result<Candidate<'a>, CloudError> {
     let suiting = candidates(types, order);
     let fitting = suiting.iter().find(|candidate| candidate.fits(order));

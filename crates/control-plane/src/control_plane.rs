@@ -13,7 +13,6 @@ use tokio::sync::watch;
 use crate::certificates::Certificates;
 use crate::clock::Clock;
 use crate::definitions::Definitions;
-use crate::dice::Dice;
 use crate::drive::{Controller, Drive, Round};
 use crate::expiry::EventExpiry;
 use crate::garbage::GarbageCollector;
@@ -22,6 +21,7 @@ use crate::namespaces::Namespaces;
 use crate::nodes;
 use crate::quotas::Quotas;
 use crate::scheduler::{Profile, Scheduler};
+use crate::secrets;
 use crate::serve;
 use crate::server::Server;
 use crate::service::Service;
@@ -35,7 +35,7 @@ const LOOK_UP_EVERY: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct Options {
     pub clock: Clock,
-    /// Uids, generated names and every other chance follow from it.
+    /// Uids, generated names and every other chance follow from it, but for what keeps strangers out: keys and the token.
     pub seed: u64,
     /// The port on loopback; 0 takes a free one.
     pub port: u16,
@@ -143,10 +143,11 @@ impl ControlPlane {
         self.address.as_ref()
     }
 
-    /// Writes a kubeconfig that points kubectl here.
+    /// Writes a kubeconfig that points kubectl here, for the eyes of whoever runs this alone: a file that is there, or a link to
+    /// one, is replaced and not written through.
     pub fn write_kubeconfig(&self, path: &Path) -> io::Result<()> {
         let address = self.address.as_ref().ok_or_else(|| io::Error::other("this control plane serves no socket"))?;
-        std::fs::write(path, address.kubeconfig())
+        secrets::write(path, &address.kubeconfig())
     }
 
     /// Lets the controllers do what is due now. Answers when something will be due next.
@@ -189,12 +190,17 @@ impl ControlPlane {
             .enable_all()
             .build()?;
         let (listener, socket) = runtime.block_on(serve::listen(options.port))?;
-        let mut dice = Dice::for_purpose(options.seed, "token");
-        // On loopback, for rehearsal: the token keeps strangers' mistakes away, not attackers.
-        let token = format!("kerf-{:016x}{:016x}", dice.roll(), dice.roll());
+        let token = secrets::token()?;
         self.server.lock().token.clone_from(&token);
         let (stop, stopped) = watch::channel(false);
-        let serving = serve::serve(listener, certificates.tls, self.service(), token.clone(), stopped);
+        let serving = serve::serve(
+            listener,
+            certificates.tls,
+            self.service(),
+            token.clone(),
+            serve::Patience::default(),
+            stopped,
+        );
         self.threads.push(std::thread::Builder::new().name("kerf-serve".to_owned()).spawn(move || {
             runtime.block_on(serving);
             runtime.shutdown_timeout(Duration::from_millis(200));

@@ -40,6 +40,7 @@ pub mod request;
 pub mod rest;
 pub mod scheduler;
 pub mod schema;
+mod secrets;
 pub mod selector;
 mod serve;
 pub mod server;

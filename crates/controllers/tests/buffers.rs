@@ -232,10 +232,8 @@ fn a_buffer_shares_a_node_with_a_small_pod() {
 #[test]
 fn a_buffer_does_not_cross_its_pools_limit() {
     let mut rehearsal = whole(Some("4"));
-    // A node of this provider has as much as its claim asked for; two of these leave no room for a machine of two cores.
-    let mut template = template("t");
-    template["template"]["spec"] = pod_spec("1500m");
-    rehearsal.create_value(&template);
+    // Each node has one pod of one core, and counts with both of its own.
+    rehearsal.create_value(&template("t"));
     rehearsal.create_value(&buffer("b", json!({"podTemplateRef": {"name": "t"}, "replicas": 10})));
     rehearsal.run_until("two nodes", 300, |rehearsal| rehearsal.nodes().len() == 2);
     rehearsal.run_for(30);

@@ -131,7 +131,7 @@ fn limits_are_never_crossed_not_even_by_restarts_between_two_passes() {
     assert!(!scene.events("FailedScheduling").is_empty());
 }
 
-/// What all claims have together, as the pool counts it: the kwok provider says that a machine has what was asked of it.
+/// What all claims have together, as the pool counts it.
 fn most_cpu(scene: &Rehearsal) -> f64 {
     let cpu = |claim: &Value| {
         let text = claim["status"]["capacity"]["cpu"].as_str()?;

@@ -55,17 +55,20 @@ impl InstanceType {
 
     /// What pods can use under one of its offerings, whose overrides replace the type's own figures.
     pub fn allocatable_of(&self, offering: &Offering) -> Resources {
-        let Some(overrides) = &offering.overrides else {
-            return self.allocatable();
-        };
-        let replace = |base: &Resources, with: &Resources| {
-            let mut out = base.clone();
-            for (name, amount) in with.iter() {
-                out.set(name, amount);
+        match &offering.overrides {
+            None => self.allocatable(),
+            Some(overrides) => {
+                allocatable(&self.capacity.overlaid(&overrides.capacity), &self.overhead.overlaid(&overrides.overhead))
             }
-            out
-        };
-        allocatable(&replace(&self.capacity, &overrides.capacity), &replace(&self.overhead, &overrides.overhead))
+        }
+    }
+
+    /// What the machine has under one of its offerings, before anything is reserved.
+    pub fn capacity_of(&self, offering: &Offering) -> Resources {
+        match &offering.overrides {
+            None => self.capacity.clone(),
+            Some(overrides) => self.capacity.overlaid(&overrides.capacity),
+        }
     }
 }
 

@@ -53,6 +53,15 @@ impl Resources {
         }
     }
 
+    /// These amounts, with the other's in place of those that both name.
+    pub fn overlaid(&self, with: &Resources) -> Resources {
+        let mut out = self.clone();
+        for (name, amount) in with.iter() {
+            out.set(name, amount);
+        }
+        out
+    }
+
     /// Subtracts; a resource absent here goes below zero.
     pub fn subtract(&mut self, other: &Resources) {
         for (name, amount) in other.iter() {

@@ -217,10 +217,10 @@ fn nodes_with_room_for_a_buffer_are_not_taken_for_empty(stage: &Stage<'_>) {
     stage.wait_until_no_node_is_left();
 }
 
-/// A node of this provider has as much as its claim asks for: two of these leave no room for a machine of two CPUs.
+/// Each node has room for one, and counts with both of its CPUs.
 fn a_buffer_does_not_cross_the_limit_of_its_pool(stage: &Stage<'_>) {
     add_pool(stage, |pool| pool["spec"]["limits"] = json!({"cpu": "4"}));
-    add_template(stage, |spec| spec["containers"][0]["resources"]["requests"]["cpu"] = json!("1500m"));
+    add_template(stage, |_| {});
     let buffer = add_buffer(stage, "buffer", &of_template(10));
     stage.wait_for("two nodes, and the others told as missing", || {
         assert!(stage.claims().len() <= 2, "{} claims", stage.claims().len());

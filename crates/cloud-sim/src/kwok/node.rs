@@ -57,13 +57,9 @@ pub(crate) fn draft(order: &LaunchOrder, chosen: &Candidate<'_>) -> Draft {
     let name = node_name(order);
     let mut annotations = order.annotations.clone();
     annotations.insert(FAKE_NODE.into(), "fake".into());
-    // Whoever counts what a pool uses on kwok counts what was asked for, not what the type has: limits of existing set-ups rely
-    // on it.
-    let capacity = order.requests.clone();
-    let mut allocatable = order.requests.clone();
-    for (resource, amount) in chosen.it.allocatable_of(chosen.offering).iter() {
-        allocatable.set(resource, amount);
-    }
+    // What the type does not know of, an overlay may have given it: such a resource is there as asked for.
+    let capacity = order.requests.overlaid(&chosen.it.capacity_of(chosen.offering));
+    let allocatable = order.requests.overlaid(&chosen.it.allocatable_of(chosen.offering));
     Draft {
         provider_id: format!("{PROVIDER_PREFIX}{name}").into(),
         labels: node_labels(order, chosen),

@@ -188,14 +188,14 @@ fn a_launched_claim_becomes_a_node_as_kwok_makes_them() {
         node["status"],
         json!({
             "phase": "Pending",
-            // The requests, not the type's own.
-            "capacity": {"cpu": "1500m", "pods": "3"},
-            // The requests, overlaid by the type less 100m cpu and 10Mi memory.
+            // The type's own: limits count machines, not what was asked of them.
+            "capacity": {"cpu": "2", "memory": "4Gi", "pods": "32", "ephemeral-storage": "20Gi"},
+            // Less 100m cpu and 10Mi memory.
             "allocatable": {"cpu": "1900m", "memory": "4086Mi", "pods": "32", "ephemeral-storage": "20Gi"},
         })
     );
     assert_eq!(instance.labels.len(), 15);
-    assert_eq!(instance.capacity.to_string(), "cpu 1500m, pods 3");
+    assert_eq!(instance.capacity.get("cpu"), Quantity::from_units(2));
     assert_eq!(instance.allocatable.get("cpu"), Quantity::from_milli(1900));
     assert_eq!((&*instance.claim, &*instance.image_id, instance.created_ms), ("default-x7k", "", START_MS));
     assert!(instance.annotations.is_empty() && instance.sold_out.is_empty());
@@ -277,6 +277,25 @@ fn a_type_that_the_claim_names_is_launched_even_if_the_requests_are_larger() {
         ..order("large", &["c-16x-amd64-linux"])
     });
     assert_eq!(&*instance.unwrap().labels[labels::INSTANCE_TYPE], "c-16x-amd64-linux");
+}
+
+#[test]
+fn no_node_has_less_than_pods_may_use_and_what_only_an_overlay_knows_of_is_there() {
+    let stage = stage();
+    for (n, it) in kwok::embedded().iter().enumerate() {
+        let mut order = order(&format!("claim-{n}"), &[it.name.as_str()]);
+        order.requests.set("example.com/tuner", Quantity::from_units(2));
+        let instance = stage.launch(&order).unwrap();
+        for (resource, amount) in instance.allocatable.iter() {
+            assert!(instance.capacity.get(resource) >= amount, "{} of {}", resource, it.name);
+        }
+        for (resource, amount) in it.capacity.iter() {
+            assert_eq!(instance.capacity.get(resource), amount, "{} of {}", resource, it.name);
+        }
+        for has in [&instance.capacity, &instance.allocatable] {
+            assert_eq!(has.get("example.com/tuner"), Quantity::from_units(2));
+        }
+    }
 }
 
 #[test]

@@ -90,7 +90,7 @@ pub(super) fn acceptable<'a>(
 ) -> Result<Vec<Candidate<'a>>, CloudError> {
     let suiting = candidates(types, order);
     let n_suiting = suiting.len();
-    // On kwok a node's capacity is what was asked for, so a type that is named is large enough.
+    // An overlay may have given the types that are named what only the operator knows of.
     let takes_any = class.ec2.is_none() && names_types(order) && !suiting.iter().any(|candidate| candidate.fits(order));
     let mut names = BTreeSet::new();
     let mut accepted = Vec::new();

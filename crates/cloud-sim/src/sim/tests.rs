@@ -688,7 +688,10 @@ fn a_kwok_class_buys_kwok_machines_here_too() {
     assert!(machine.name.starts_with("kwok-a-"));
     assert_eq!(machine.boot_delay, Duration::from_secs(20));
     assert_eq!(&*machine.labels["kwok-partition"], "a");
-    assert_eq!(*instance.capacity, kwok_order("a").requests);
+    assert!(
+        instance.capacity.get("cpu") > kwok_order("a").requests.get("cpu"),
+        "the machine's, not what was asked of it"
+    );
     assert_eq!(machine.taints.len(), 1);
     let class = kwok_order("a").class_object.unwrap();
     assert!(finish(&stage.clock, stage.cloud.resolve_class(class.clone())).unwrap().status.is_null());

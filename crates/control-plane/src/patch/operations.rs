@@ -8,6 +8,8 @@ use crate::schema::{self, go};
 
 /// More operations than this are refused.
 const MOST_OPERATIONS: usize = 10_000;
+/// What copies may add to an object, all together: each of them could double it.
+const COPIED_BYTES_MAX: usize = 3 << 20;
 const FIELDS: [&str; 4] = ["op", "path", "from", "value"];
 
 pub(super) fn apply(target: &Value, patch: &[u8]) -> Result<Value, ApiError> {
@@ -33,8 +35,9 @@ pub(super) fn apply(target: &Value, patch: &[u8]) -> Result<Value, ApiError> {
         ));
     }
     let mut patched = target.clone();
+    let mut copied_bytes = 0;
     for operation in &operations {
-        perform(&mut patched, operation).ok_or_else(|| {
+        perform(&mut patched, operation, &mut copied_bytes).ok_or_else(|| {
             ApiError::new(422, "Invalid", "the server rejected our request due to an error in our request")
         })?;
     }
@@ -87,7 +90,7 @@ fn check_types(operation: &Value) -> Result<(), String> {
 }
 
 /// `None` for an operation that cannot be done.
-fn perform(object: &mut Value, operation: &Value) -> Option<()> {
+fn perform(object: &mut Value, operation: &Value, copied_bytes: &mut usize) -> Option<()> {
     let path = operation["path"].as_str()?;
     let value = || operation.get("value").cloned().unwrap_or(Value::Null);
     match operation["op"].as_str()? {
@@ -101,6 +104,10 @@ fn perform(object: &mut Value, operation: &Value) -> Option<()> {
         "copy" => {
             let (container, key) = container(object, operation["from"].as_str()?)?;
             let copied = read(container, &key)?.clone();
+            *copied_bytes += copied.to_string().len();
+            if *copied_bytes > COPIED_BYTES_MAX {
+                return None;
+            }
             add(object, path, copied)
         }
         "test" => {
@@ -252,5 +259,14 @@ mod tests {
     fn too_many_operations_are_too_much() {
         let many = format!("[{}]", vec![r#"{"op":"test","path":"/a","value":1}"#; 10_001].join(","));
         assert_eq!(apply(&json!({"a": 1}), many.as_bytes()).unwrap_err().code, 413);
+    }
+
+    #[test]
+    fn copies_that_double_an_object_again_and_again_are_refused() {
+        let target = json!({"a": ["x".repeat(1_000)]});
+        let doubling: Vec<Value> = (0..64).map(|_| json!({"op": "copy", "from": "/a", "path": "/a/-"})).collect();
+        let apply = |patch: &[Value]| apply(&target, Value::from(patch).to_string().as_bytes());
+        assert!(apply(&doubling[..10]).is_ok());
+        assert_eq!(apply(&doubling).unwrap_err().code, 422);
     }
 }
