@@ -9,6 +9,7 @@ crate::tests!(
     an_event_of_the_core_group_is_read_in_both,
     an_event_of_the_new_group_is_read_in_both,
     an_event_about_another_namespace_is_refused,
+    an_event_that_is_not_stored_tells_the_servers_time,
     a_new_event_must_say_who_saw_what,
     events_are_chosen_by_what_they_are_about,
     an_event_is_counted_up_by_a_patch,
@@ -70,6 +71,17 @@ fn an_event_of_the_new_group_is_read_in_both(stage: &Stage) {
         (&json!("kerf.test/tester"), &json!("tester-1"), &json!("Testing"))
     );
     assert_eq!((&other["firstTimestamp"], &other["source"]), (&Value::Null, &json!({})));
+}
+
+/// The operator asks so what time it is, when many nodes look expired at once.
+fn an_event_that_is_not_stored_tells_the_servers_time(stage: &Stage) {
+    let events = stage.at("v1", "events");
+    let mut asked = event(stage, "", "web", "Clock");
+    asked["metadata"] = json!({"generateName": "clock-"});
+    let answer = stage.client.post(&format!("{events}?dryRun=All"), &asked).unwrap();
+    assert_eq!(answer.status, 201);
+    assert!(answer.body["metadata"]["creationTimestamp"].is_string(), "{}", answer.body);
+    assert_eq!(names(&stage.read(&events)), [] as [&str; 0]);
 }
 
 fn an_event_about_another_namespace_is_refused(stage: &Stage) {

@@ -325,7 +325,7 @@ mod tests {
                 }
             };
             match case.as_str() {
-                "guarded" => assert!(guard::guarded(|| panic!("planted")).map(|()| ()).is_err()),
+                "guarded" => assert!(guard::guarded::<()>(|| panic!("planted")).is_err()),
                 "thread" => assert!(guard::guarded(on_a_thread).is_err()),
                 _ => panic!("planted"),
             }
