@@ -4,14 +4,11 @@ use crate::run::connect;
 use crate::supply::Catalogue;
 use anyhow::bail;
 use kerf_controllers::resource::WATCHED;
-use kerf_controllers::shell::{Caller, Limits, Trouble, escaped};
+use kerf_controllers::shell::{Caller, Limits, Trouble};
 use kerf_mirror::{Mirror, Supply};
 use kerf_model::NodeClassRef;
 use serde_json::Value;
 use std::path::Path;
-
-/// Objects per page.
-const PAGE: usize = 500;
 
 /// Shows the mirror everything that planning looks at. Answers how many objects that were.
 pub(crate) fn observe(mirror: &mut Mirror, catalogue: &Catalogue, kubeconfig: Option<&Path>) -> anyhow::Result<usize> {
@@ -48,28 +45,22 @@ async fn list(
     (api_version, kind): &(String, String),
 ) -> anyhow::Result<usize> {
     let mut n_objects = 0;
-    let mut token = String::new();
-    loop {
-        let path = format!("{collection}?limit={PAGE}&continue={}", escaped(&token));
-        let page = match caller.get(&path).await.map_err(Trouble::of) {
-            Ok(page) => page,
-            // A definition that is not installed has no objects.
-            Err(Trouble::Missing) => return Ok(n_objects),
-            Err(Trouble::Forbidden { message }) => {
-                bail!("you may not list {collection} ({message}): ask for list on {kind}, or plan from files with -f")
-            }
-            Err(trouble) => bail!("cannot list {collection}: {trouble:?}"),
-        };
-        for mut item in page.get("items").and_then(Value::as_array).cloned().unwrap_or_default() {
+    let listed = caller.each_page(collection, |mut page| {
+        let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) else { return };
+        for mut item in items {
             // Lists leave out what all of their items are.
             item["apiVersion"] = Value::from(api_version.as_str());
             item["kind"] = Value::from(kind.as_str());
             mirror.observe_value("the cluster", item);
             n_objects += 1;
         }
-        match page.pointer("/metadata/continue").and_then(Value::as_str) {
-            Some(next) if !next.is_empty() => next.clone_into(&mut token),
-            _ => return Ok(n_objects),
+    });
+    match listed.await.map_err(Trouble::of) {
+        // A definition that is not installed has no objects.
+        Ok(()) | Err(Trouble::Missing) => Ok(n_objects),
+        Err(Trouble::Forbidden { message }) => {
+            bail!("you may not list {collection} ({message}): ask for list on {kind}, or plan from files with -f")
         }
+        Err(trouble) => bail!("cannot list {collection}: {trouble:?}"),
     }
 }

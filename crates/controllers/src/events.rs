@@ -1,6 +1,7 @@
 //! Kubernetes events: told once, not over and over.
 
 use crate::errand::ApiCall;
+use crate::limits::{EVENTS_MAX, EVENTS_TOLD_MAX};
 use crate::resource::{EVENTS, Resource};
 use crate::write;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -97,12 +98,15 @@ pub struct Events {
     /// Tokens left, times a thousand, and when that was.
     rates: BTreeMap<Cow<'static, str>, (i64, UnixMillis)>,
     ready: Vec<(UnixMillis, Event)>,
+    /// Handed out to be written, and not answered yet.
+    n_under_way: usize,
+    n_untold: usize,
 }
 
 impl Events {
     pub fn tell(&mut self, now: UnixMillis, event: Event) {
         while let Some((until, _)) = self.expiry.front()
-            && *until <= now
+            && (*until <= now || self.expiry.len() >= EVENTS_TOLD_MAX)
         {
             let (until, key) = self.expiry.pop_front().expect("there is a first");
             if self.told.get(&key) == Some(&until) {
@@ -111,6 +115,11 @@ impl Events {
         }
         let key = (event.reason.clone(), event.same.clone());
         if self.told.get(&key).is_some_and(|until| *until > now) || !self.may_tell(now, &event) {
+            return;
+        }
+        if self.ready.len() + self.n_under_way >= EVENTS_MAX {
+            // Not remembered as told: who says it again later may be heard.
+            self.n_untold += 1;
             return;
         }
         let until = UnixMillis(now.0.saturating_add(event.quiet_ms));
@@ -137,7 +146,20 @@ impl Events {
 
     /// The requests that write what was told since the last time.
     pub fn take(&mut self) -> Vec<ApiCall> {
+        self.n_under_way += self.ready.len();
         self.ready.drain(..).map(|(at, event)| call(at, &event)).collect()
+    }
+}
+
+impl Events {
+    /// One that was handed out is written, or will not be.
+    pub fn ended(&mut self) {
+        self.n_under_way = self.n_under_way.saturating_sub(1);
+    }
+
+    /// How many there was no room for, since the last time.
+    pub fn take_untold(&mut self) -> usize {
+        std::mem::take(&mut self.n_untold)
     }
 }
 
@@ -208,6 +230,31 @@ mod tests {
         events.tell(UnixMillis(QUIET_MS), event("q"));
         assert_eq!(events.take().len(), 3);
         assert!(events.told.len() <= 2);
+    }
+
+    #[test]
+    fn what_the_server_does_not_take_does_not_pile_up_and_is_told_once_it_does() {
+        let mut events = Events::default();
+        for n in 0..EVENTS_MAX + 7 {
+            events.tell(UnixMillis(0), event(&n.to_string()));
+        }
+        assert_eq!((events.take().len(), events.take_untold()), (EVENTS_MAX, 7));
+        events.tell(UnixMillis(1), event("late"));
+        assert_eq!((events.take().len(), events.take_untold()), (0, 1));
+        events.ended();
+        events.tell(UnixMillis(2), event("late"));
+        assert_eq!((events.take().len(), events.take_untold()), (1, 0), "it was not remembered as told");
+    }
+
+    #[test]
+    fn so_many_are_remembered_as_told_and_no_more() {
+        let mut events = Events::default();
+        for n in 0..EVENTS_TOLD_MAX + 5 {
+            events.tell(UnixMillis(0), event(&n.to_string()));
+            events.take();
+            events.ended();
+        }
+        assert!(events.told.len() <= EVENTS_TOLD_MAX && events.expiry.len() <= EVENTS_TOLD_MAX);
     }
 
     #[test]

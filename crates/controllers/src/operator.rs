@@ -59,6 +59,8 @@ pub struct Operator {
     sweep: Sweep,
     busy: BTreeSet<Ticket>,
     changes: Vec<Change>,
+    /// The duties have not seen what changed lately.
+    has_stood_by: bool,
     ended: Vec<(Ticket, Outcome)>,
 }
 
@@ -147,6 +149,7 @@ impl Operator {
             sweep: Sweep::default(),
             busy: BTreeSet::new(),
             changes: Vec::new(),
+            has_stood_by: false,
             ended: Vec::new(),
         }
     }
@@ -211,7 +214,9 @@ impl Operator {
                 {
                     self.observe(object);
                 }
-                if ticket.duty != NARRATOR {
+                if ticket.duty == NARRATOR {
+                    self.events.ended();
+                } else {
                     self.ended.push((ticket, outcome));
                 }
             }
@@ -235,6 +240,9 @@ impl Operator {
     /// Lets every duty do what is due.
     pub fn work(&mut self, now: UnixMillis) -> Batch {
         self.metrics.tell_time(now);
+        if std::mem::take(&mut self.has_stood_by) {
+            self.changes = self.world.everything();
+        }
         let mut errands = Vec::new();
         let mut wish = None;
         self.changes.extend(self.sweep.part(&self.world, now));
@@ -287,16 +295,19 @@ impl Operator {
             let ticket = Ticket { duty: NARRATOR, key: self.n_events.to_string().into() };
             errands.push((ticket, Errand::Api(call)));
         }
+        let n_untold = self.events.take_untold();
+        if n_untold > 0 {
+            self.metrics.add(&families::EVENTS_UNTOLD_TOTAL, &[], n_untold as f64);
+            tracing::warn!(n_untold, "the API server takes events too slowly; some are left untold for now");
+        }
         Batch { errands, wish: earlier(wish, self.sweep.next_at) }
     }
 
-    /// Lets every duty see what changed, and do nothing about it: somebody else leads.
+    /// Somebody else leads. Duties that mark what to look at and never look would mark for ever: they see nothing, and all there is
+    /// once they are to work.
     pub fn stand_by(&mut self) {
-        for change in std::mem::take(&mut self.changes) {
-            for duty in &mut self.duties {
-                duty.observe(&change, &self.world);
-            }
-        }
+        self.changes.clear();
+        self.has_stood_by = true;
     }
 
     /// Errands that have not ended.

@@ -1,5 +1,6 @@
 //! What to look at, and when: keys, each at most once, with back-off for those that failed.
 
+use crate::limits::FAILURES_MAX;
 use kerf_model::UnixMillis;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,6 +45,10 @@ impl<K: Ord + Clone> Queue<K> {
 
     /// It failed: look again after a while that grows. Answers how long.
     pub fn retry(&mut self, key: K, now: UnixMillis) -> i64 {
+        if self.failures.len() >= FAILURES_MAX {
+            // Of what is not waited for, most is gone and was never said to be.
+            self.failures.retain(|key, _| self.due.contains_key(key));
+        }
         let failures = self.failures.entry(key.clone()).or_insert(0);
         let (first, most) = self.backoff_ms;
         let wait = first.saturating_mul(1 << (*failures).min(30)).min(most);
@@ -133,5 +138,17 @@ mod tests {
         queue.succeeded(&"a");
         queue.forget(&"a");
         assert_eq!(queue.retry("a", UnixMillis(0)), 100);
+    }
+
+    #[test]
+    fn failures_of_what_is_gone_are_forgotten_in_the_end() {
+        let mut queue = Queue::new(100, 500);
+        for n in 0..FAILURES_MAX + 10 {
+            queue.retry(n, UnixMillis(0));
+            queue.take_due(UnixMillis(100));
+        }
+        queue.retry(usize::MAX, UnixMillis(0));
+        assert!(queue.failures.len() <= 12, "{}", queue.failures.len());
+        assert_eq!(queue.retry(usize::MAX, UnixMillis(0)), 200, "what is waited for keeps its count");
     }
 }

@@ -307,6 +307,39 @@ impl World {
         !was_synced && self.is_synced()
     }
 
+    /// Everything that is there, as if it came now: for those who have not looked so far.
+    pub fn everything(&self) -> Vec<Change> {
+        let mut pods: Vec<&Arc<PodState>> = self.pods.values().map(|known| &known.state).collect();
+        pods.sort_by(|one, other| one.id.cmp(&other.id));
+        let has_own =
+            |kind| matches!(kind, Kind::Pod | Kind::Node | Kind::NodeClaim | Kind::NodePool | Kind::NodeClass);
+        let mut others: Vec<&ObjectKey> = self.versions.keys().filter(|key| !has_own(key.kind)).collect();
+        others.sort();
+        let classes = self.classes.iter().map(|(class, after)| {
+            let (class, after) = (class.clone(), Some(after.clone()));
+            Change::Class { class, before: None, after }
+        });
+        let pools = self.pools.iter().map(|(name, after)| {
+            let (name, after) = (name.clone(), Some(after.clone()));
+            Change::Pool { name, before: None, after }
+        });
+        let nodes = self.nodes.iter().map(|(name, after)| {
+            let (name, after) = (name.clone(), Some(after.clone()));
+            Change::Node { name, before: None, after }
+        });
+        let claims = self.claims.iter().map(|(name, after)| {
+            let (name, after) = (name.clone(), Some(after.clone()));
+            Change::Claim { name, before: None, after }
+        });
+        let pods = pods.into_iter().map(|after| {
+            let (id, after) = (after.id.clone(), Some(after.clone()));
+            Change::Pod { id, before: None, after }
+        });
+        let others = others.into_iter().map(|key| Change::Other { key: key.clone() });
+        let synced = self.is_synced().then_some(Change::Synced);
+        classes.chain(pools).chain(nodes).chain(claims).chain(pods).chain(others).chain(synced).collect()
+    }
+
     /// Known objects of a kind that are not among these.
     pub fn absent(&self, kind: Kind, present: &BTreeSet<ObjectKey>) -> Vec<ObjectKey> {
         let known: Vec<ObjectKey> = match kind {

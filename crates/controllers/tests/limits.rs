@@ -1,6 +1,7 @@
 //! `docs/limits.md` says what the code does.
 
 use kerf_controllers::limits::{ALL, ELSEWHERE, document};
+use std::path::Path;
 
 #[test]
 fn the_document_has_every_deadline_and_bound_as_it_is_in_the_code() {
@@ -30,5 +31,41 @@ fn those_that_stand_elsewhere_are_there() {
         let path = format!("{}/../{file}", env!("CARGO_MANIFEST_DIR"));
         let source = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
         assert!(source.contains(&format!("const {name}: ")), "{file} has no {name}");
+        assert!(n_mentions(&source, name) > 1, "{file} does not use its {name}");
     }
+}
+
+#[test]
+fn each_one_is_used_by_what_it_bounds() {
+    let crates = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    let mut sources = String::new();
+    for room in ["controllers", "cli"] {
+        read_all(Path::new(&format!("{crates}/{room}/src")), &mut sources);
+    }
+    for limit in ALL {
+        // Where it is named, where it is brought in, and where it is used; or by its whole path.
+        let by_path = sources.contains(&format!("limits::{}", limit.name));
+        assert!(by_path || n_mentions(&sources, limit.name) > 2, "nobody uses {}", limit.name);
+    }
+}
+
+fn read_all(folder: &Path, out: &mut String) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            read_all(&path, out);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            out.push_str(&std::fs::read_to_string(&path).unwrap());
+        }
+    }
+}
+
+/// As a word of its own.
+fn n_mentions(source: &str, name: &str) -> usize {
+    let is_word = |letter: Option<char>| letter.is_some_and(|letter| letter.is_alphanumeric() || letter == '_');
+    let places = source.match_indices(name);
+    let whole = places.filter(|(at, _)| {
+        !is_word(source[..*at].chars().next_back()) && !is_word(source[at + name.len()..].chars().next())
+    });
+    whole.count()
 }

@@ -15,13 +15,13 @@ use kerf_controllers::metrics::Metrics;
 use kerf_controllers::resource::NODES;
 use kerf_controllers::shell::{Caller, Election, Handle, Limits, Reply, Setup, Shell, Stopped, Timings, WallClock};
 use kerf_controllers::termination::EVICTION_QUEUE;
-use kerf_controllers::{ApiCall, Change, Desk, Duty, Operator, Options, Outcome, World, write};
-use kerf_mirror::{Kind, MirrorSettings, View};
+use kerf_controllers::{ApiCall, Change, Desk, Duty, Operator, Options, Outcome, Wake, World, write};
+use kerf_mirror::{Kind, MirrorSettings, Object, View};
 use kerf_model::{Text, UnixMillis};
 use kube::Client;
 use serde_json::json;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
@@ -126,6 +126,63 @@ impl Duty for CreatesOneNode {
         assert!(desk.world.nodes.contains_key("made"), "the answer is in the world before the duty hears of it");
         self.n_done.fetch_add(1, Ordering::SeqCst);
     }
+}
+
+/// Writes down what it is shown.
+#[derive(Clone, Default)]
+struct Diary(Arc<Mutex<Vec<String>>>);
+
+impl Duty for Diary {
+    fn name(&self) -> &'static str {
+        "test.diary"
+    }
+
+    fn observe(&mut self, change: &Change, _: &World) {
+        let line = match change {
+            Change::Pod { id, before, after } => format!("{} {} {}", id.name, before.is_some(), after.is_some()),
+            Change::Node { name, before, after } => format!("{name} {} {}", before.is_some(), after.is_some()),
+            other => format!("{other:?}"),
+        };
+        self.0.lock().unwrap().push(line);
+    }
+
+    fn work(&mut self, _: &mut Desk<'_>) -> Option<UnixMillis> {
+        None
+    }
+
+    fn done(&mut self, _: &Text, _: Outcome, _: &mut Desk<'_>) {}
+}
+
+#[test]
+fn duties_of_one_that_stands_by_are_shown_nothing_and_those_of_a_leader_all_there_is() {
+    let diary = Diary::default();
+    let options = Options::new(MirrorSettings::new(View::Live));
+    let duties: Vec<Box<dyn Duty>> = vec![Box::new(diary.clone())];
+    let mut operator = Operator::with_duties(options, Arc::new(NoCloud), Arc::new(Metrics::default()), duties);
+    let object = |kind: &str, name: &str, version: u64| {
+        let metadata =
+            json!({"name": name, "namespace": "default", "uid": name, "resourceVersion": version.to_string()});
+        Object::read(json!({"apiVersion": "v1", "kind": kind, "metadata": metadata, "spec": {"containers": []}}))
+            .unwrap()
+    };
+    for version in 1..100 {
+        let pod = object("Pod", &format!("p{version}"), version);
+        let key = pod.key();
+        operator.wake(Wake::Observed(Box::new(pod)));
+        operator.stand_by();
+        if version > 2 {
+            operator.wake(Wake::Gone(key, Some(version)));
+            operator.stand_by();
+        }
+    }
+    operator.wake(Wake::Observed(Box::new(object("Node", "n", 100))));
+    operator.stand_by();
+    assert_eq!(*diary.0.lock().unwrap(), [""; 0]);
+    operator.work(UnixMillis(1));
+    assert_eq!(*diary.0.lock().unwrap(), ["n false true", "p1 false true", "p2 false true"]);
+    operator.wake(Wake::Observed(Box::new(object("Pod", "p1", 101))));
+    operator.work(UnixMillis(2));
+    assert_eq!(diary.0.lock().unwrap()[3..], ["p1 true true"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

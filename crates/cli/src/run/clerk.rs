@@ -3,13 +3,11 @@
 use kerf_cloud::{Answer, CloudError};
 use kerf_cloud_sim::{Clock, Created, NodeDesk, Wait};
 use kerf_controllers::resource::{NODE_CLAIMS, NODES, Resource};
-use kerf_controllers::shell::{Caller, WallClock, escaped};
+use kerf_controllers::shell::{Caller, WallClock};
 use kerf_controllers::{ApiFailure, write};
 use kerf_model::UnixMillis;
 use serde_json::Value;
 use std::time::Duration;
-
-const PAGE: usize = 500;
 
 pub(crate) struct Clerk {
     caller: Caller,
@@ -62,18 +60,14 @@ impl NodeDesk for Clerk {
         let caller = self.caller.clone();
         Box::pin(async move {
             let mut nodes = Vec::new();
-            let mut token = String::new();
-            loop {
-                let path = format!("{}?limit={PAGE}{token}", NODES.collection());
-                let mut page = caller.get(&path).await.map_err(cloud_error)?;
+            let collection = NODES.collection();
+            let listed = caller.each_page(&collection, |mut page| {
                 if let Value::Array(items) = page["items"].take() {
                     nodes.extend(items);
                 }
-                match page["metadata"]["continue"].as_str() {
-                    Some(next) if !next.is_empty() => token = format!("&continue={}", escaped(next)),
-                    _ => return Ok(nodes),
-                }
-            }
+            });
+            listed.await.map_err(cloud_error)?;
+            Ok(nodes)
         })
     }
 

@@ -321,6 +321,8 @@ families! {
         "Objects that are there and cannot be read, by kind.";
     WATCH_AGE_SECONDS = "kerf_watch_age_seconds" gauge [resource]
         "How long ago a kind's watch last said anything, a bookmark at least.";
+    EVENTS_UNTOLD_TOTAL = "kerf_events_untold_total" counter []
+        "Events that were not written, because too many waited for the API server already; they are told later if they still hold.";
     UNSOUND_PLANS_TOTAL = "kerf_unsound_plans_total" counter []
         "Plans that would have broken a rule of the audit, and were dropped.";
     // The process.

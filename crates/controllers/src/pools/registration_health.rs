@@ -25,6 +25,8 @@ const NAME: &str = "nodepool.registrationhealth";
 const HEALTHY: &str = "NodeRegistrationHealthy";
 /// How many results are remembered.
 const REMEMBERED: usize = 4;
+/// Results that wait for their pool to be looked at; of more, the oldest say nothing any more.
+const NEWS_MAX: usize = 64;
 /// So many failures among them are too many.
 const FAILURES_MAX: usize = 2;
 const LAUNCH_TIMEOUT_MS: i64 = 5 * 60_000;
@@ -82,10 +84,13 @@ impl Duty for RegistrationHealth {
                 self.histories.remove(pool.metadata.uid.as_deref().unwrap_or_default());
             }
             Change::Claim { before: Some(before), after: Some(after), .. } => {
+                let is_there = |(name, uid): &(Text, Text)| {
+                    world.pools.get(name).is_some_and(|pool| pool.metadata.uid.as_deref() == Some(&**uid))
+                };
                 if let Some(fate) = fate(before, after)
-                    && let Some((name, uid)) = owner(after)
+                    && let Some((name, uid)) = owner(after).filter(is_there)
                 {
-                    self.histories.entry(uid).or_default().news.push_back(fate);
+                    self.histories.entry(uid).or_default().tell(fate);
                     self.queue.add(name);
                 }
             }
@@ -155,6 +160,13 @@ fn judge(
 }
 
 impl History {
+    fn tell(&mut self, fate: Fate) {
+        if self.news.len() == NEWS_MAX {
+            self.news.pop_front();
+        }
+        self.news.push_back(fate);
+    }
+
     fn take(&mut self, fate: Fate) {
         if self.results.len() == REMEMBERED {
             self.results.pop_front();
@@ -253,6 +265,13 @@ mod tests {
             history.news.push_back(fate);
             assert_eq!(said(&mut history, &mut pool, 1), expected, "{:?}", history.results);
         }
+    }
+
+    #[test]
+    fn results_of_a_pool_that_nobody_looks_at_do_not_pile_up() {
+        let mut history = History::default();
+        (0..10 * NEWS_MAX).for_each(|_| history.tell(Fate::Registered));
+        assert_eq!(history.news.len(), NEWS_MAX);
     }
 
     #[test]

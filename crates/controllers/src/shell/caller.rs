@@ -6,9 +6,9 @@ use super::bucket::Bucket;
 use super::clock::Timeline;
 use crate::dispatch::{Lane, Refused, Trip, unanswered};
 use crate::errand::{ApiCall, ApiFailure, Outcome};
-use crate::limits::{PAGE_BYTES_MAX, RATE_OF_EVICTIONS, SHARE_OF_EVICTIONS};
+use crate::limits::{LIST_PAGE, LIST_PAGES_MAX, PAGE_BYTES_MAX, RATE_OF_EVICTIONS, SHARE_OF_EVICTIONS};
 use crate::metrics::{Metrics, runtime};
-use crate::watcher::JSON;
+use crate::watcher::{JSON, escaped};
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
@@ -132,6 +132,20 @@ impl Caller {
         self.call(ApiCall { method: "GET", path: path.to_owned(), content_type: "", body: Value::Null }).await
     }
 
+    /// Shows every page of a list. One that does not end is a failure.
+    pub async fn each_page(&self, collection: &str, mut show: impl FnMut(Value)) -> Result<(), ApiFailure> {
+        let mut token = String::new();
+        for n_pages in 1.. {
+            let path = format!("{collection}?limit={LIST_PAGE}&continue={}", escaped(&token));
+            let page = self.get(&path).await?;
+            let next = next_page(&page, &token, n_pages)?;
+            show(page);
+            let Some(next) = next else { break };
+            token = next;
+        }
+        Ok(())
+    }
+
     /// Takes a request where it goes: sends it when it is its turn, and again where the server asks for it. It counts as under way until the
     /// slot is given back. `timeline` is the trip's clock.
     pub(super) async fn carry(
@@ -176,6 +190,17 @@ impl Caller {
             runtime::request_ended(metrics, letter.method, &letter.path, status, begun.elapsed().as_secs_f64());
         }
         answer
+    }
+}
+
+/// Where a list goes on after a page, if it does. Nobody has so many pages, and none twice.
+fn next_page(page: &Value, token: &str, n_pages: usize) -> Result<Option<String>, ApiFailure> {
+    let next = page.pointer("/metadata/continue").and_then(Value::as_str).filter(|next| !next.is_empty());
+    match next {
+        Some(next) if next == token || n_pages >= LIST_PAGES_MAX => {
+            Err(lost(format!("a list that does not end: {n_pages} pages, and one more")))
+        }
+        next => Ok(next.map(ToOwned::to_owned)),
     }
 }
 
@@ -311,6 +336,16 @@ fn chain(error: &dyn std::error::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_list_ends_or_is_given_up() {
+        let page = |next: &str| serde_json::json!({"items": [], "metadata": {"continue": next}});
+        assert_eq!(next_page(&page("b"), "a", 1), Ok(Some("b".to_owned())));
+        assert_eq!(next_page(&page(""), "a", 1), Ok(None));
+        assert_eq!(next_page(&Value::Null, "a", 1), Ok(None));
+        next_page(&page("a"), "a", 1).unwrap_err();
+        next_page(&page("b"), "a", LIST_PAGES_MAX).unwrap_err();
+    }
 
     #[test]
     fn a_refusal_is_read_from_a_status_or_from_plain_words() {

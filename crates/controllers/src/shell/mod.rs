@@ -219,10 +219,13 @@ impl Shell {
 
     /// No new decisions; what is under way may end.
     async fn finish(&mut self) {
-        self.handle.say(Message::Rest).await;
         tracing::info!("stopping: waiting for what is under way");
-        // Every errand holds a sender of this channel, and so does the seat until it rests: it closes with the last of them.
-        if tokio::time::timeout(GRACE, self.errands_ended.recv()).await.is_err() {
+        let under_way = async {
+            self.handle.say(Message::Rest).await;
+            // Every errand holds a sender of this channel, and so does the seat until it rests: it closes with the last of them.
+            self.errands_ended.recv().await
+        };
+        if tokio::time::timeout(GRACE, under_way).await.is_err() {
             tracing::warn!(seconds = GRACE.as_secs(), "stopping although errands are still under way");
         }
     }
