@@ -34,8 +34,12 @@ class Account:
             self.image_generation = 1
             self.deprecated: dict[str, str] = {}
             self.priced = True
-            # Client token -> what the fleet of that token got: EC2 answers a repeated request without launching again.
-            self.fleets: dict[str, dict] = {}
+            # Client token -> the request and what it got: EC2 answers a repeated request without launching again.
+            self.fleets: dict[str, tuple[list, dict]] = {}
+            # Actions that are heard and not answered, until the event of this life is over.
+            self.hanging: set[str] = set()
+            getattr(self, "over", threading.Event()).set()
+            self.over = threading.Event()
             self.requests: deque = deque(maxlen=200_000)
 
     def read_prices(self, path: str) -> None:

@@ -5,6 +5,7 @@
     POST stock {stock: [[capacity type, type or *, zone or *, count or null]]}
     POST set {policy, principal, full_subnets, reservations, placement_groups, shifts, impaired, image_generation, priced}
     POST fail {action, code, message, status, times}   times null: until taken back with code null
+    POST hang {action, on}          heard and not answered, while on
     POST deprecate {region, image, at}
     POST release {region, instance, tag}               takes a tag off, as a person would
     POST send {region, queue_url, bodies}              messages into a queue, as EventBridge would
@@ -13,6 +14,7 @@
 """
 
 import json
+import threading
 from collections import deque
 
 from account import ACCOUNT, ADMIN_KEY, ID
@@ -37,6 +39,7 @@ def answer(method: str, path: str, body: bytes):
         "stock": stock,
         "set": change,
         "fail": fail,
+        "hang": hang,
         "deprecate": deprecate,
         "release": release,
         "send": send,
@@ -92,6 +95,15 @@ def fail(order):
         ACCOUNT.always[action] = failure
     else:
         ACCOUNT.failures.setdefault(action, deque()).extend([failure] * order["times"])
+
+
+def hang(order):
+    if order["on"]:
+        ACCOUNT.hanging.add(order["action"])
+    else:
+        ACCOUNT.hanging.discard(order["action"])
+        ACCOUNT.over.set()
+        ACCOUNT.over = threading.Event()
 
 
 def deprecate(order):

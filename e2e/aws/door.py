@@ -34,6 +34,8 @@ class Door:
         if call.service:
             with ACCOUNT.lock:
                 ACCOUNT.requests.append(call.record())
+        if call.action in ACCOUNT.hanging and not call.is_admin:
+            ACCOUNT.over.wait()
         if not call.is_admin:
             failure = ACCOUNT.failure(call.action)
             if failure:

@@ -1,6 +1,9 @@
 """EC2 where moto's is too simple: fleets with stock and prices, statuses, reservations, placement groups, and judgement by policy."""
 
+import functools
+import html
 import random
+import re
 from datetime import datetime, timezone
 
 import access
@@ -29,6 +32,10 @@ def patch() -> None:
             if refused:
                 message = access.ec2_message(*refused, encoded=self._get_action() in ENCODED)
                 return 403, {"Content-Type": "text/xml"}, ec2_error("UnauthorizedOperation", message)
+        invented = unknown_filter(self._get_action(), self._filters_from_querystring())
+        if invented:
+            message = f"The filter '{invented}' is invalid"
+            return 400, {"Content-Type": "text/xml"}, ec2_error("InvalidParameterValue", message)
         return plain_call(self)
 
     def run_instances(self):
@@ -44,6 +51,32 @@ def patch() -> None:
     EC2Response.describe_spot_price_history = describe_spot_price_history
     EC2Response.describe_capacity_reservations = describe_capacity_reservations
     EC2Response.describe_placement_groups = describe_placement_groups
+
+
+@functools.cache
+def model():
+    import botocore.session
+
+    return botocore.session.get_session().get_service_model("ec2")
+
+
+@functools.cache
+def filters_of(operation: str) -> frozenset[str]:
+    """The filters that EC2's own model lists for a call: botocore carries them in its words about the parameter."""
+    if operation not in model().operation_names:
+        return frozenset()
+    shape = model().operation_model(operation).input_shape
+    words = shape.members["Filters"].documentation if shape and "Filters" in shape.members else ""
+    return frozenset(html.unescape(name) for name in re.findall(r"<li>\s*<p>\s*<code>([^<]+)</code>", words))
+
+
+def unknown_filter(operation: str, asked: dict) -> str | None:
+    """The first filter that EC2 would not take; tags are taken everywhere, though not everywhere listed."""
+    known = filters_of(operation) if asked else frozenset()
+    for name in asked:
+        if known and name not in known and name != "tag-key" and not name.startswith("tag:"):
+            return name
+    return None
 
 
 def is_admin(response) -> bool:
@@ -244,8 +277,15 @@ def create_fleet(self):
             check_profile(template)
     self.error_on_dryrun()
     token = self._get_param("ClientToken")
+    request = sorted(self.querystring.items())
     if token in ACCOUNT.fleets:
-        return Result(ACCOUNT.fleets[token])
+        before, answer = ACCOUNT.fleets[token]
+        if before != request:
+            raise Refusal(
+                "IdempotentParameterMismatch",
+                "The request uses the same client token as a previous, but non-identical request",
+            )
+        return Result(answer)
     tags = tag_specifications(self._get_param("TagSpecifications", []))
     strategy = (self._get_param("SpotOptions", {}) if kind == "spot" else self._get_param("OnDemandOptions", {})).get(
         "AllocationStrategy", ""
@@ -277,7 +317,7 @@ def create_fleet(self):
             )
     answer = {"FleetId": fleet_id, "Instances": instances, "Errors": errors}
     if token:
-        ACCOUNT.fleets[token] = answer
+        ACCOUNT.fleets[token] = request, answer
     return Result(answer)
 
 
@@ -437,8 +477,14 @@ def describe_capacity_reservations(self):
 
 
 def describe_placement_groups(self):
-    names = {"group-id": "GroupId", "group-name": "GroupName", "state": "State"}
-    found = [it for it in ACCOUNT.placement_groups if passes(it, self._filters_from_querystring(), names)]
+    names = {"group-name": "GroupName", "state": "State", "strategy": "Strategy"}
+    ids = self._get_param("GroupIds", [])
+    known = {it["GroupId"]: it for it in ACCOUNT.placement_groups}
+    for wanted in ids:
+        if wanted not in known:
+            raise Refusal("InvalidPlacementGroup.Unknown", f"The placement group '{wanted}' is unknown.")
+    found = [known[wanted] for wanted in ids] if ids else list(known.values())
+    found = [it for it in found if passes(it, self._filters_from_querystring(), names)]
     return Result({"PlacementGroups": found})
 
 

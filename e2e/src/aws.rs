@@ -221,6 +221,11 @@ impl Emulator {
         self.control("fail", order).map(drop)
     }
 
+    /// Calls of an action are heard and not answered, while it is on.
+    pub fn hang(&self, action: &str, on: bool) -> Result<()> {
+        self.control("hang", json!({"action": action, "on": on})).map(drop)
+    }
+
     pub fn heal(&self, action: &str) -> Result<()> {
         self.control("fail", json!({"action": action, "code": null})).map(drop)
     }

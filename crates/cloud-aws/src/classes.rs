@@ -31,6 +31,7 @@ use crate::settings::{ClusterFacts, Settings};
 use crate::supply::Supply;
 use crate::templates::Templates;
 use crate::wire::{Aws, Failure, SecurityGroup, Subnet};
+pub use cluster::ApiServer;
 use cluster::Cluster;
 use conditions::Finding;
 use images::NoImages;
@@ -78,6 +79,7 @@ pub struct Classes {
     supply: Arc<Supply>,
     optional: Arc<OptionalCalls>,
     cluster: Cluster,
+    api_server: Option<Arc<dyn ApiServer>>,
     subnets: Memory<Edition, Vec<Subnet>>,
     groups: Memory<Edition, Vec<SecurityGroup>>,
     images: Memory<(Edition, String), images::Found>,
@@ -129,6 +131,7 @@ impl Classes {
             supply,
             optional,
             cluster: Cluster::default(),
+            api_server: None,
             parameters: Parameters::default(),
             profiles: Profiles::default(),
             has_listed_profiles: AtomicBool::new(false),
@@ -159,9 +162,16 @@ impl Classes {
         self.cluster.facts(wire, &self.settings).await
     }
 
+    /// Who is asked for the version where EKS is not.
+    #[must_use]
+    pub fn asking(mut self, api_server: Option<Arc<dyn ApiServer>>) -> Self {
+        self.api_server = api_server;
+        self
+    }
+
     /// The chore `providers.version`. Answers the version.
     pub async fn refresh_version(&self, wire: &dyn Aws) -> Result<String, Failure> {
-        self.cluster.refresh_version(wire, &self.settings).await
+        self.cluster.refresh_version(wire, &self.settings, self.api_server.as_deref()).await
     }
 
     /// The chore `providers.ssm.invalidation`. Answers how many parameters were forgotten.
@@ -449,6 +459,11 @@ impl Classes {
                 let words =
                     advice::missing_role(&bare, &field, &role).unwrap_or_else(|| format!("{field}: {}", plain(&bare)));
                 draft.find(Finding::fails(conditions::INSTANCE_PROFILE, "RoleNotFound", words), MINUTE);
+            }
+            // There may be a way to IAM all the same, through a proxy say; where there is none, a profile that is named needs none.
+            Err(NoProfile::Failed(failure)) if self.settings.is_isolated_vpc && failure.status == 0 => {
+                let field = format!("{FIELD}: in an isolated VPC, name a profile that exists in spec.instanceProfile");
+                self.not_seen(wire, draft, conditions::INSTANCE_PROFILE, &field, &failure, now).await;
             }
             Err(NoProfile::Failed(failure)) => {
                 self.not_seen(wire, draft, conditions::INSTANCE_PROFILE, FIELD, &failure, now).await;

@@ -7,15 +7,15 @@
 //! ```
 //!
 //! What is remembered here is which claim was launched as what, so that asking twice buys once. After a restart that memory is
-//! gone; an instance that no claim knows is ended by the collection of garbage, and one launched just before the crash is found
-//! again where the same claims ask for the same (the fleet's token).
+//! gone: what was launched just before the crash is found by its tags (`launch::trace`), and an instance that no claim knows is
+//! ended by the collection of garbage.
 
 mod chores;
 
 use crate::advice::{OptionalCalls, Scope};
 use crate::chores::status::StatusChecks;
 use crate::chores::zonal_shift::ZonalShifts;
-use crate::classes::{Classes, NODE_CLASS, drift};
+use crate::classes::{ApiServer, Classes, NODE_CLASS, drift};
 use crate::instances::{Instances, as_instance, is_released};
 use crate::interruption::Queue;
 use crate::launch::{Launched, Launcher, Parts, Subnets};
@@ -70,6 +70,14 @@ struct Inner {
     service_cidr: Mutex<Option<String>>,
 }
 
+/// What is missing for a start, and why.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what}")]
+pub struct NotStarted {
+    what: &'static str,
+    source: Failure,
+}
+
 type Launching = Shared<BoxFuture<'static, Result<Instance, CloudError>>>;
 
 enum Launch {
@@ -79,7 +87,18 @@ enum Launch {
 }
 
 impl AwsCloud {
+    /// The Kubernetes version is that of the settings, or what EKS says if they want that.
     pub fn new(wire: Arc<dyn Aws>, settings: Settings, clock: Arc<dyn Clock>) -> Arc<Self> {
+        Self::beside(None, wire, settings, clock)
+    }
+
+    /// One that follows the version of an API server.
+    pub fn beside(
+        api_server: Option<Arc<dyn ApiServer>>,
+        wire: Arc<dyn Aws>,
+        settings: Settings,
+        clock: Arc<dyn Clock>,
+    ) -> Arc<Self> {
         let settings = Arc::new(settings);
         let queue = settings.interruption_queue.as_deref().filter(|name| !name.is_empty());
         let scope = Scope::new(&settings.region, None, &settings.cluster_name, queue);
@@ -99,7 +118,7 @@ impl AwsCloud {
         let queue = parts.settings.interruption_queue.as_deref().filter(|name| !name.is_empty());
         Arc::new(Self(Arc::new(Inner {
             queue: queue.map(|name| Queue::new(name, &parts.settings.region)),
-            classes: classes.telling_subnets(move |found| subnets.refreshed(found)),
+            classes: classes.telling_subnets(move |found| subnets.refreshed(found)).asking(api_server),
             instances: Instances::new(
                 parts.wire.clone(),
                 parts.settings.clone(),
@@ -128,14 +147,13 @@ impl AwsCloud {
     /// What must work before anything else does: EC2 answers, the cluster is known, and so are the instance types.
     ///
     /// Errors say which call failed; the operator should not start without.
-    pub async fn start(&self) -> Result<(), CloudError> {
+    pub async fn start(&self) -> Result<(), NotStarted> {
         let inner = &self.0;
-        let failed = |what: &str| {
-            let what = what.to_owned();
-            move |failure: Failure| CloudError::Other { message: format!("{what}: {failure}").into() }
-        };
+        let failed = |what: &'static str| move |source: Failure| NotStarted { what, source };
         match inner.wire.describe_instance_types(true).await {
-            Err(failure) if !failure.is_dry_run_passed() => return Err(failed("EC2 cannot be reached")(failure)),
+            Err(failure) if !failure.is_dry_run_passed() && !failure.is_throttled() => {
+                return Err(failed("EC2 cannot be reached")(failure));
+            }
             _ => {}
         }
         let about = "the cluster's endpoint is not known (set CLUSTER_ENDPOINT, or allow eks:DescribeCluster)";
@@ -505,3 +523,6 @@ impl CloudProvider for AwsCloud {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -31,7 +31,7 @@ const WINDOWS: Windows =
 
 /// A terminated instance is as good as gone, so nobody asks for it.
 const STATES: [&str; 5] = ["pending", "running", "stopping", "stopped", "shutting-down"];
-const CLAIM_TAG: &str = "karpenter.sh/nodeclaim";
+pub(crate) const CLAIM_TAG: &str = "karpenter.sh/nodeclaim";
 pub(crate) const CLUSTER_TAG: &str = "eks:eks-cluster-name";
 const NAME_TAG: &str = "Name";
 /// EC2 may take this long to know an instance that it has launched.

@@ -3,6 +3,7 @@
 //! ```text
 //! order ─▶ ready     may anything be launched from this class?
 //!       ─▶ overlaid  types at the users' prices
+//!       ─▶ trace     was one launched by a process before us?
 //!       ─▶ filters   which types and offerings, bought as what?      ◀─┐ what was dry is left out, and the rest is
 //!       ─▶ templates launch templates for them (made where missing)    │ tried at once: other types and zones,
 //!       ─▶ subnets   where to; addresses of launches under way         │ on-demand when spot is dry
@@ -17,12 +18,14 @@ mod fleet;
 mod overlaid;
 mod ready;
 mod subnets;
+mod trace;
 mod verdict;
 
 pub(crate) use overlaid::Overlaid;
 pub use subnets::Subnets;
 
 use crate::advice::{self, Optional, OptionalCalls};
+use crate::memory::Memory;
 use crate::settings::{ClusterFacts, Settings};
 use crate::supply::Supply;
 use crate::tally::Tally;
@@ -35,8 +38,10 @@ use kerf_cloud::clock::Clock;
 use kerf_cloud::{CloudError, LaunchOrder, OfferingKey};
 use kerf_model::{CapacityType, InstanceType, Text, TypeName, resources};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::time::Duration;
 use subnets::Chosen;
+use trace::Traces;
 use verdict::Asked;
 
 /// How many fleets are asked for one claim before it is given up. Each leaves out what the ones before found dry; a request names
@@ -44,6 +49,10 @@ use verdict::Asked;
 const ROUNDS_MAX: usize = 16;
 /// With fewer types than this, falling back from spot to on-demand is worth a word.
 const FLEXIBLE_TYPES: usize = 5;
+/// When to look for what an earlier call launched: EC2 shows it in some seconds.
+const LOOKS_S: [u64; 3] = [0, 5, 10];
+/// A claim that nobody asked for in so long has gone.
+const ASKED_FOR: Duration = Duration::from_secs(24 * 3_600);
 const EFA: &str = "vpc.amazonaws.com/efa";
 const LAUNCH_FAILURES: &str = "karpenter_cloudprovider_instance_launch_failures_total";
 
@@ -67,8 +76,9 @@ pub struct Launcher {
     templates: Arc<Templates>,
     subnets: Arc<Subnets>,
     fleets: Fleets,
+    traces: Traces,
     /// Fleets asked for so far, by the claim's uid.
-    n_asked: Mutex<BTreeMap<Text, u32>>,
+    n_asked: Memory<Text, u32>,
     optional: Arc<OptionalCalls>,
     tally: Arc<Tally>,
     overlaid: Overlaid,
@@ -104,7 +114,8 @@ enum Round {
 impl Launcher {
     pub fn new(parts: &Parts, subnets: Arc<Subnets>) -> Self {
         let parts = parts.clone();
-        let fleets = fleet::fleets(parts.wire.clone(), parts.clock.clone(), parts.tally.clone());
+        let fleets = Fleets::new(parts.wire.clone(), parts.clock.clone(), parts.tally.clone());
+        let traces = Traces::new(parts.wire.clone(), parts.settings.clone(), parts.clock.clone());
         Self {
             wire: parts.wire,
             settings: parts.settings,
@@ -115,7 +126,8 @@ impl Launcher {
             tally: parts.tally,
             subnets,
             fleets,
-            n_asked: Mutex::default(),
+            traces,
+            n_asked: Memory::new(ASKED_FOR),
             overlaid: Overlaid::default(),
         }
     }
@@ -128,13 +140,17 @@ impl Launcher {
     /// Launches one instance.
     ///
     /// Flow: chooses, asks a fleet, and as long as that finds nothing but dry offerings leaves those out and asks again, at once.
-    /// Caveats: asked twice it launches twice.
+    /// Guarantees: a claim whose launch was not answered, to us or to a process before us, gets what was launched then.
+    /// Caveats: asked again after an answer it launches again.
     pub async fn launch(&self, order: &LaunchOrder, cluster: Option<&ClusterFacts>) -> Result<Launched, CloudError> {
         let class = Arc::new(ready::class(order)?);
         let Some(cluster) = cluster else {
             let why = "the cluster's endpoint and version are not known yet (eks:DescribeCluster)";
             return Err(launch_failed(order, "NodeClassReadinessUnknown", why));
         };
+        if let Some(launched) = self.before(order, &class).await? {
+            return Ok(launched);
+        }
         let (mut dry, mut repairs) = (Dry::default(), Repairs::default());
         let mut last_words: Option<String> = None;
         for _ in 0..ROUNDS_MAX {
@@ -156,7 +172,6 @@ impl Launcher {
             match round {
                 Round::Got(mut launched) => {
                     launched.sold_out = dry.offerings.into_iter().collect();
-                    self.forget(&order.uid);
                     return Ok(*launched);
                 }
                 Round::Again { because } => last_words = Some(because),
@@ -202,21 +217,28 @@ impl Launcher {
             return Err(launch_failed(order, "SubnetResolutionFailed", &why));
         };
         let asked = Asked { choice, subnets: &subnets, supply: &self.supply, in_flight: &self.subnets };
-        match self.fleets.ask(request, self.asker(&order.uid)).await {
-            FleetAnswer::Got { instance, id, errors } => {
+        match self.fleets.ask(request, &order.uid, || self.asker(&order.uid)).await {
+            FleetAnswer::Got { instance, id, is_spot, errors } => {
                 self.subnets.settle(&subnets, instance.subnet_id.as_deref());
                 let mut ec2 = self.as_described(&id, &instance, order, choice, &templates, &subnets);
                 ec2.partition = templates::partition(order, group.as_ref());
+                // What was asked for again, as it was, may be of a kind that is not the first choice by now.
+                ec2.is_spot = is_spot;
                 let got = OfferingKey {
                     instance_type: TypeName::from(ec2.instance_type.as_str()),
                     zone: ec2.zone.as_str().into(),
-                    capacity_type: choice.capacity_type,
+                    capacity_type: match (is_spot, choice.capacity_type) {
+                        (true, _) => CapacityType::Spot,
+                        (false, CapacityType::Spot) => CapacityType::OnDemand,
+                        (false, other) => other,
+                    },
                 };
                 self.count(&errors, choice, &subnets);
                 asked.remember(&errors, Some(&got), dry);
                 dry.offerings.remove(&got);
                 let it = choice.candidates.iter().find(|candidate| candidate.it.name == got.instance_type);
-                let Some(it) = it.map(|candidate| candidate.it.clone()) else {
+                let it = it.map(|candidate| candidate.it.clone()).or_else(|| self.type_of(class, &ec2));
+                let Some(it) = it else {
                     let why =
                         format!("ec2:CreateFleet launched {id} as {}, which was not asked for", ec2.instance_type);
                     return Err(launch_failed(order, "LaunchFailed", &why));
@@ -231,8 +253,15 @@ impl Launcher {
                 self.count(&errors, choice, &subnets);
                 self.after_nothing(order, &errors, &asked, &templates, dry, repairs).await
             }
-            FleetAnswer::Failed(failure) => {
+            FleetAnswer::Failed { failure, has_past } => {
                 self.subnets.settle(&subnets, None);
+                if has_past && let Some(launched) = self.past(order, class).await? {
+                    return Ok(Round::Got(Box::new(launched)));
+                }
+                if failure.code == fleet::OTHER_REQUEST {
+                    let because = format!("what an earlier request launched does not show: {failure}");
+                    return Ok(Round::Again { because });
+                }
                 match self.repair(&failure, choice, &templates, repairs).await {
                     Some(because) => Ok(Round::Again { because: format!("{because}: {failure}") }),
                     None => Err(self.explained(order, &failure, "").await),
@@ -289,7 +318,8 @@ impl Launcher {
                 let by =
                     if field("instanceProfile").is_some() { "spec.instanceProfile" } else { "status.instanceProfile" };
                 let by = format!("EC2NodeClass {} {by}", order.node_class.name);
-                advice::invalid_profile(&*self.wire, failure, &by, used).await
+                let iam = (!self.settings.is_isolated_vpc).then_some(&*self.wire);
+                advice::invalid_profile(iam, failure, &by, used).await
             }
             _ => String::new(),
         };
@@ -337,16 +367,55 @@ impl Launcher {
         }
     }
 
-    fn asker(&self, uid: &Text) -> Asker {
-        let mut asked = self.n_asked.lock().unwrap_or_else(PoisonError::into_inner);
-        let n_asked = asked.entry(uid.clone()).or_default();
-        *n_asked += 1;
-        Asker { uid: uid.clone(), n_before: *n_asked - 1 }
+    /// What a process before us launched for the claim, and did not live to tell.
+    async fn before(&self, order: &LaunchOrder, class: &Arc<Ec2NodeClass>) -> Result<Option<Launched>, CloudError> {
+        let now = self.clock.now();
+        if self.n_asked.get(&order.uid, now).is_some() {
+            return Ok(None);
+        }
+        let found = self.traces.of(&order.uid, None).await.map_err(|failure| not_looked(order, &failure))?;
+        self.n_asked.expired(now);
+        // Who was asked for an instance that has ended since would answer with that one.
+        self.n_asked.put(order.uid.clone(), u32::from(found.is_some()), now);
+        Ok(found.and_then(|ec2| self.adopted(order, class, ec2)))
     }
 
-    /// Nobody launches a claim again that has its instance.
-    fn forget(&self, uid: &Text) {
-        self.n_asked.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+    /// What a call before this one launched for the claim. EC2 takes some seconds to show it.
+    async fn past(&self, order: &LaunchOrder, class: &Arc<Ec2NodeClass>) -> Result<Option<Launched>, CloudError> {
+        for wait_s in LOOKS_S {
+            self.clock.sleep(Duration::from_secs(wait_s)).await;
+            let found = self.traces.of(&order.uid, Some(self.clock.now())).await;
+            if let Some(ec2) = found.map_err(|failure| not_looked(order, &failure))? {
+                return Ok(self.adopted(order, class, ec2));
+            }
+        }
+        Ok(None)
+    }
+
+    /// None for one that has ended.
+    fn adopted(&self, order: &LaunchOrder, class: &Arc<Ec2NodeClass>, ec2: Ec2Instance) -> Option<Launched> {
+        if matches!(ec2.state.as_str(), "shutting-down" | "terminated") {
+            return None;
+        }
+        let it = self.type_of(class, &ec2)?;
+        tracing::info!(
+            NodeClaim = order.claim.as_str(),
+            instance = ec2.id,
+            "found the instance that was launched for the nodeclaim before"
+        );
+        Some(Launched { ec2, it, class: class.clone(), sold_out: Vec::new() })
+    }
+
+    fn type_of(&self, class: &Ec2NodeClass, ec2: &Ec2Instance) -> Option<Arc<InstanceType>> {
+        let types = self.supply.instance_types(class).ok()?;
+        types.iter().find(|it| it.name.as_str() == ec2.instance_type).cloned()
+    }
+
+    fn asker(&self, uid: &Text) -> Asker {
+        let now = self.clock.now();
+        let n_before = self.n_asked.get(uid, now).unwrap_or_default();
+        self.n_asked.put(uid.clone(), n_before + 1, now);
+        Asker { uid: uid.clone(), n_before }
     }
 
     fn count(&self, errors: &[FleetError], choice: &Choice<'_>, subnets: &BTreeMap<Text, Chosen>) {
@@ -449,6 +518,15 @@ fn note_inflexible(order: &LaunchOrder, choice: &Choice<'_>, wanted: &Wanted<'_>
 
 fn launch_failed(order: &LaunchOrder, reason: &str, why: &str) -> CloudError {
     CloudError::LaunchFailed { reason: reason.into(), message: format!("NodeClaim {}: {why}", order.claim).into() }
+}
+
+/// Without this look a launch could be a second one.
+fn not_looked(order: &LaunchOrder, failure: &Failure) -> CloudError {
+    let message = format!("whether an instance was launched for it before cannot be told: {failure}");
+    match failure.is_throttled() {
+        true => CloudError::Throttled { message: message.into(), retry_after: Duration::from_secs(5) },
+        false => launch_failed(order, "LaunchFailed", &message),
+    }
 }
 
 fn no_capacity(order: &LaunchOrder, why: &str, dry: Dry) -> CloudError {

@@ -25,6 +25,7 @@ pub mod cloud;
 pub mod instances;
 pub mod interruption;
 pub mod launch;
+pub mod limits;
 pub mod memory;
 #[cfg(feature = "testing")]
 pub mod oracle;

@@ -4,6 +4,8 @@
 //! Sdk ── one client per service ── clients.rs     credentials, region, endpoint, timeouts, user agent
 //!  ├ ec2_types, ec2_read, ec2_templates, ec2_fleet, ec2_instances
 //!  ├ ssm, sqs, iam, eks, pricing, sts, arc, autoscaling
+//!  ├ proxies      how calls leave the network
+//!  ├ listed       a list, as far as it may go
 //!  ├ failure      an SDK error as a `Failure`
 //!  └ calls        how often each action was asked, and how it was answered
 //! ```
@@ -26,12 +28,15 @@ mod ec2_types;
 mod eks;
 mod failure;
 mod iam;
+mod listed;
 mod pricing;
+mod proxies;
 mod sqs;
 mod ssm;
 mod sts;
 
-pub use clients::Connection;
+pub use clients::{Connection, Patience};
+pub use proxies::Proxies;
 
 use crate::wire::*;
 use calls::Calls;
@@ -109,9 +114,9 @@ impl Aws for Sdk {
         Box::pin(async move { ec2_read::reservations(&client, query).await })
     }
 
-    fn describe_placement_groups(&self, filters: Vec<Filter>) -> Reply<Vec<PlacementGroup>> {
+    fn describe_placement_groups(&self, query: PlacementQuery) -> Reply<Vec<PlacementGroup>> {
         let client = self.ec2.clone();
-        Box::pin(async move { ec2_read::placement_groups(&client, filters).await })
+        Box::pin(async move { ec2_read::placement_groups(&client, query).await })
     }
 
     fn create_launch_template(&self, order: TemplateOrder) -> Reply<Template> {

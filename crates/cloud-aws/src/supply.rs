@@ -11,6 +11,7 @@
 //! is made once per class; its offerings are made again when something moved that they depend on, and only for the types that it
 //! moved for. An unchanged list is the same list.
 
+mod cost;
 mod discovered;
 mod expressions;
 mod kubelet;

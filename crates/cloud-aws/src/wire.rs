@@ -56,7 +56,8 @@ pub trait Aws: Send + Sync {
     fn describe_security_groups(&self, filters: Vec<Filter>) -> Reply<Vec<SecurityGroup>>;
     fn describe_images(&self, query: ImageQuery) -> Reply<Vec<Image>>;
     fn describe_capacity_reservations(&self, query: ReservationQuery) -> Reply<Vec<Reservation>>;
-    fn describe_placement_groups(&self, filters: Vec<Filter>) -> Reply<Vec<PlacementGroup>>;
+    /// One that EC2 does not know by its id is a failure.
+    fn describe_placement_groups(&self, query: PlacementQuery) -> Reply<Vec<PlacementGroup>>;
 
     // EC2: launch templates.
     fn create_launch_template(&self, order: TemplateOrder) -> Reply<Template>;

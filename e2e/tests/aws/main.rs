@@ -24,6 +24,7 @@ mod manifests;
 mod policies;
 mod process;
 mod stage;
+mod start;
 mod stock;
 
 use std::process::ExitCode;
@@ -45,7 +46,7 @@ pub(crate) struct Test {
 }
 
 /// Those that take longest go first.
-const TESTS: &[&[Test]] = &[life::TESTS, interruption::TESTS, policies::TESTS, stock::TESTS];
+const TESTS: &[&[Test]] = &[life::TESTS, interruption::TESTS, policies::TESTS, start::TESTS, stock::TESTS];
 
 fn main() -> ExitCode {
     // `cargo xtask bench aws` asks for numbers instead.

@@ -164,6 +164,17 @@ impl Stage {
     /// Starts the operator and waits until it is ready.
     #[track_caller]
     pub(crate) fn start_operator(&mut self) {
+        self.begin_operator();
+        let operator = self.operator.as_mut().unwrap();
+        wait_some("the operator to be ready", || {
+            assert!(operator.is_alive(), "the operator ended:\n{}", last_words(operator, 10));
+            operator.is_ready().then_some(())
+        });
+    }
+
+    /// Starts the operator.
+    #[track_caller]
+    pub(crate) fn begin_operator(&mut self) {
         let usual = [
             ("KUBECONFIG", self.address.kubeconfig.display().to_string()),
             ("SYSTEM_NAMESPACE", "kube-system".to_owned()),
@@ -181,12 +192,7 @@ impl Stage {
         variables.extend(self.variables.iter().cloned());
         self.n_operators += 1;
         let name = format!("operator-{}", self.n_operators);
-        let mut operator = process::start(self.folder.path(), &name, &variables);
-        wait_some("the operator to be ready", || {
-            assert!(operator.is_alive(), "the operator ended:\n{}", last_words(&operator, 10));
-            operator.is_ready().then_some(())
-        });
-        self.operator = Some(operator);
+        self.operator = Some(process::start(self.folder.path(), &name, &variables));
     }
 
     pub(crate) fn operator(&self) -> &Operator {

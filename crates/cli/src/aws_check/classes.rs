@@ -48,7 +48,7 @@ pub(super) async fn resolve(
     let cloud = AwsCloud::new(reading, settings.clone(), clock);
     let mut findings = Vec::new();
     if let Err(error) = cloud.start().await {
-        findings.push(Finding::new(Verdict::Missing, "start", error.to_string()));
+        findings.push(Finding::new(Verdict::Missing, "start", format!("{:#}", anyhow::Error::new(error))));
     }
     for class in classes {
         let role = class["spec"]["role"].as_str().map(str::to_owned);

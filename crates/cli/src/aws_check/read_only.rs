@@ -54,8 +54,8 @@ impl Aws for ReadOnly {
         self.inner.describe_capacity_reservations(query)
     }
 
-    fn describe_placement_groups(&self, filters: Vec<Filter>) -> Reply<Vec<PlacementGroup>> {
-        self.inner.describe_placement_groups(filters)
+    fn describe_placement_groups(&self, query: PlacementQuery) -> Reply<Vec<PlacementGroup>> {
+        self.inner.describe_placement_groups(query)
     }
 
     fn create_launch_template(&self, order: TemplateOrder) -> Reply<Template> {

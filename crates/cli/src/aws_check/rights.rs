@@ -8,7 +8,7 @@ use kerf_cloud_aws::advice::{Expected, Optional, Scope, explain};
 use kerf_cloud_aws::settings::Settings;
 use kerf_cloud_aws::wire::{
     Aws, CallerIdentity, Failure, Filter, FleetConfig, FleetOrder, FleetOverride, ImageQuery, InstanceQuery,
-    PriceQuery, Reply, ReservationQuery, TemplateQuery,
+    PlacementQuery, PriceQuery, Reply, ReservationQuery, TemplateQuery,
 };
 use serde_json::json;
 
@@ -109,7 +109,7 @@ fn questions(wire: &dyn Aws, settings: &Settings) -> Vec<Question> {
             "ec2:DescribeCapacityReservations",
             just(wire.describe_capacity_reservations(ReservationQuery { id: None, filters: none() })),
         ),
-        other("ec2:DescribePlacementGroups", just(wire.describe_placement_groups(none()))),
+        other("ec2:DescribePlacementGroups", just(wire.describe_placement_groups(PlacementQuery::default()))),
         other("ssm:GetParameter", just(wire.get_parameter(format!("/aws/service/{NOTHING}")))),
         other("sts:DecodeAuthorizationMessage", just(wire.decode_authorization_message(NOTHING.to_owned()))),
     ];

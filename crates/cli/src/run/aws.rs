@@ -1,14 +1,17 @@
 //! The AWS provider of `kerf run`: connected, asked, and told, before the operator starts.
 
-use super::aws_start::{Seen, discover};
+use super::aws_start::{Seen, discover, may_pass, minor_version};
 use super::clerk::RealTime;
 use super::connect;
+use super::porch::Porch;
 use super::settings::Settings;
 use anyhow::Context;
 use kerf_cloud::{CloudProvider, InUse};
+use kerf_cloud_aws::classes::ApiServer;
 use kerf_cloud_aws::cloud::AwsCloud;
+use kerf_cloud_aws::limits::{START_AGAIN_FIRST, START_AGAIN_MOST, START_PRICES_WITHIN, START_TRY_WITHIN};
 use kerf_cloud_aws::sdk::calls::{Calls, Took};
-use kerf_cloud_aws::sdk::{Connection, Sdk};
+use kerf_cloud_aws::sdk::{Connection, Proxies, Sdk};
 use kerf_cloud_aws::wire::Aws;
 use kerf_controllers::metrics::families::{
     AWS_SDK_GO_REQUEST_ATTEMPT_DURATION_SECONDS, AWS_SDK_GO_REQUEST_ATTEMPT_TOTAL, AWS_SDK_GO_REQUEST_DURATION_SECONDS,
@@ -17,7 +20,10 @@ use kerf_controllers::metrics::families::{
 use kerf_controllers::metrics::{Metrics, Page, Source};
 use kerf_controllers::shell::Caller;
 use kerf_model::UnixMillis;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use tokio::time::timeout;
 
 /// Needs a tokio runtime around it.
 pub(super) async fn start(
@@ -25,6 +31,7 @@ pub(super) async fn start(
     caller: &Caller,
     metrics: &Arc<Metrics>,
     version: &str,
+    porch: &Porch,
 ) -> anyhow::Result<Arc<dyn CloudProvider>> {
     let sdk = connect_sdk(version).await?;
     metrics.attach("aws calls", Arc::new(Counted(Arc::clone(sdk.calls()))));
@@ -33,7 +40,7 @@ pub(super) async fn start(
     let mut wanted = settings.aws.of_provider(&settings.gates, settings.min_values);
     wanted.region = sdk.region().to_owned();
     let seen = look(settings, caller).await?;
-    let found = discover(&sdk, wanted, &seen).await?;
+    let found = until_it_passes(porch, async || discover(&sdk, wanted.clone(), &seen).await).await?;
     tracing::info!(
         cluster = found.cluster_name,
         region = found.region,
@@ -43,18 +50,56 @@ pub(super) async fn start(
         "found the cluster in AWS"
     );
     let wire: Arc<dyn Aws> = Arc::new(sdk);
-    let cloud = AwsCloud::new(wire, found, Arc::new(RealTime));
+    let api_server = Arc::new(Version(caller.clone()));
+    let cloud = AwsCloud::beside(Some(api_server), wire, found, Arc::new(RealTime));
     // Without types nothing can be planned.
-    cloud.start().await?;
-    if let Err(error) = cloud.run_chore("providers.pricing", Arc::new(InUse::default())).await {
-        tracing::warn!(%error, "prices cannot be read: the built-in ones count until they can");
+    until_it_passes(porch, async || Ok(cloud.start().await?)).await?;
+    // With prices plans are better; without them they can be made. The chore goes on asking.
+    let asked = timeout(START_PRICES_WITHIN, cloud.run_chore("providers.pricing", Arc::new(InUse::default()))).await;
+    match asked {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => tracing::warn!(%error, "prices cannot be read: the built-in ones count until they can"),
+        Err(_) => tracing::warn!(
+            "prices have not come within {} s: the built-in ones count until they do",
+            START_PRICES_WITHIN.as_secs()
+        ),
     }
     Ok(cloud)
 }
 
+/// Asks until there is an answer, or a failure that waiting does not mend. Meanwhile whoever looks is told what is waited for.
+async fn until_it_passes<T>(porch: &Porch, ask: impl AsyncFn() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    let mut pause = START_AGAIN_FIRST;
+    loop {
+        let why = match timeout(START_TRY_WITHIN, ask()).await {
+            Ok(Err(error)) if may_pass(&error) => format!("{error:#}"),
+            Ok(answer) => return answer,
+            Err(_) => format!("AWS has not answered within {} s", START_TRY_WITHIN.as_secs()),
+        };
+        tracing::warn!(error = why, "AWS is not there yet: asking again in {} s", pause.as_secs());
+        porch.waits(&format!("AWS: {why}"));
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(START_AGAIN_MOST);
+    }
+}
+
+/// The version of the cluster, from the API server.
+struct Version(Caller);
+
+impl ApiServer for Version {
+    fn version(&self) -> Pin<Box<dyn Future<Output = Result<String, String>> + Send>> {
+        let caller = self.0.clone();
+        Box::pin(async move {
+            let version = caller.get("/version").await.map_err(|failure| failure.to_string())?;
+            minor_version(&version).map_err(|error| error.to_string())
+        })
+    }
+}
+
 /// AWS as the environment describes it: region, credentials, endpoint.
 pub(crate) async fn connect_sdk(version: &str) -> anyhow::Result<Sdk> {
-    let connection = Connection { version: version.to_owned(), ..Connection::default() };
+    let proxies = Proxies::read(&|name| std::env::var(name).ok());
+    let connection = Connection { version: version.to_owned(), proxies, ..Connection::default() };
     Sdk::connect(connection, Arc::new(RealTime)).await.context("AWS cannot be used like this")
 }
 

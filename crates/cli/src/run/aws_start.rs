@@ -1,9 +1,11 @@
-//! What must be known before the operator starts on AWS, in the order in which upstream asks for it. Each failure ends the start, and
-//! says what to do about it.
+//! What must be known before the operator starts on AWS, in the order in which upstream asks for it.
 //!
 //! ```text
-//! probe ─▶ endpoint ─▶ kube-dns ─▶ zonal shift ─▶ version, authority ─▶ AwsCloud ─▶ types, prices
+//! probe ─▶ endpoint ─▶ kube-dns ─▶ zonal shift ─▶ version, authority ─▶ AwsCloud ─▶ types ─▶ prices, for some seconds
 //! ```
+//!
+//! Trouble that may pass (no way to AWS yet, a call that is throttled) is waited for, with the probes open; everything else ends the
+//! start, and says what to do about it.
 
 use anyhow::{Context, bail};
 use base64::Engine as _;
@@ -45,7 +47,8 @@ pub(crate) async fn discover(wire: &dyn Aws, mut settings: Settings, seen: &Seen
     }
     if settings.has_zonal_shift {
         let arn = ask_cluster(wire, &mut cluster, &settings.cluster_name).await?.arn.clone();
-        wire.get_managed_resource(arn.clone()).await.with_context(|| {
+        let shifts = wire.get_managed_resource(arn.clone()).await;
+        shifts.with_context(|| {
             format!(
                 "--enable-zonal-shift needs {arn} to be registered with ARC zonal shift, and the right to read it: \
                  switch it off, or register the cluster"
@@ -79,15 +82,21 @@ pub(crate) async fn discover(wire: &dyn Aws, mut settings: Settings, seen: &Seen
 async fn probe(wire: &dyn Aws) -> anyhow::Result<()> {
     match wire.describe_instance_types(true).await {
         Ok(_) => Ok(()),
-        Err(failure) if failure.is_dry_run_passed() => Ok(()),
-        Err(failure) if failure.is_denied() => bail!(
-            "AWS does not let us ask for instance types ({failure}): give the controller's role \
-             ec2:DescribeInstanceTypes, and make sure that the role is in effect (`kerf aws check`)"
-        ),
-        Err(failure) if failure.status == 0 => bail!(
-            "EC2 cannot be reached ({failure}): is there a way out of this network, does DNS answer, and are there credentials?"
-        ),
-        Err(failure) => bail!("EC2 answers a first question with an error ({failure}): is this the right region?"),
+        // Who asks us to slow down can be reached.
+        Err(failure) if failure.is_dry_run_passed() || failure.is_throttled() => Ok(()),
+        Err(failure) => {
+            let what_to_do = match failure.status {
+                _ if failure.is_denied() => {
+                    "AWS does not let us ask for instance types: give the controller's role ec2:DescribeInstanceTypes, and make \
+                     sure that the role is in effect (`kerf aws check`)"
+                }
+                0 => {
+                    "EC2 cannot be reached: is there a way out of this network, does DNS answer, and are there credentials?"
+                }
+                _ => "EC2 answers a first question with an error: is this the right region?",
+            };
+            Err(failure).context(what_to_do)
+        }
     }
 }
 
@@ -98,19 +107,24 @@ async fn ask_cluster<'a>(
     name: &str,
 ) -> anyhow::Result<&'a EksCluster> {
     if known.is_none() {
-        *known = Some(wire.describe_cluster(name.to_owned()).await.map_err(|failure| no_cluster(name, &failure))?);
+        *known = Some(wire.describe_cluster(name.to_owned()).await.map_err(|failure| no_cluster(name, failure))?);
     }
     Ok(known.as_ref().expect("it has just been filled"))
 }
 
-fn no_cluster(name: &str, failure: &Failure) -> anyhow::Error {
-    if failure.is_denied() {
-        return anyhow::anyhow!("EKS does not let us ask about cluster {name} ({failure}): allow eks:DescribeCluster");
-    }
-    if failure.code == "ResourceNotFoundException" {
-        return anyhow::anyhow!("EKS knows no cluster {name} in this region: is --cluster-name right?");
-    }
-    anyhow::anyhow!("EKS does not tell about cluster {name} ({failure})")
+fn no_cluster(name: &str, failure: Failure) -> anyhow::Error {
+    let words = match failure.code.as_str() {
+        _ if failure.is_denied() => format!("EKS does not let us ask about cluster {name}: allow eks:DescribeCluster"),
+        "ResourceNotFoundException" => format!("EKS knows no cluster {name} in this region: is --cluster-name right?"),
+        _ => format!("EKS does not tell about cluster {name}"),
+    };
+    anyhow::Error::new(failure).context(words)
+}
+
+/// Whether the same might be answered otherwise in a while: AWS said nothing, or that it is busy or broken.
+pub(crate) fn may_pass(error: &anyhow::Error) -> bool {
+    let failure = error.chain().find_map(|cause| cause.downcast_ref::<Failure>());
+    failure.is_some_and(|failure| failure.is_throttled() || failure.is_server_error())
 }
 
 fn dns_address(service: &Value) -> Option<IpAddr> {
@@ -118,7 +132,7 @@ fn dns_address(service: &Value) -> Option<IpAddr> {
 }
 
 /// `1.35` of `{"major": "1", "minor": "35+"}`.
-fn minor_version(version: &Value) -> anyhow::Result<String> {
+pub(crate) fn minor_version(version: &Value) -> anyhow::Result<String> {
     let digits = |key: &str| {
         let text = version[key].as_str().unwrap_or_default().trim_end_matches('+');
         (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())).then_some(text)
@@ -240,6 +254,29 @@ mod tests {
         }
         let error = now(discover(&account(), settings(), &Seen { version: json!({}), ..seen() })).unwrap_err();
         assert!(error.to_string().contains("major and minor"), "{error}");
+    }
+
+    #[test]
+    fn trouble_that_may_pass_is_told_from_what_somebody_must_mend() {
+        for (action, code, status, passes) in [
+            ("ec2:DescribeInstanceTypes", "", 0, true),
+            ("ec2:DescribeInstanceTypes", "InternalError", 500, true),
+            ("ec2:DescribeInstanceTypes", "UnauthorizedOperation", 403, false),
+            ("ec2:DescribeInstanceTypes", "AuthFailure", 401, false),
+            ("eks:DescribeCluster", "ThrottlingException", 400, true),
+            ("eks:DescribeCluster", "ServerException", 500, true),
+            ("eks:DescribeCluster", "ResourceNotFoundException", 404, false),
+            ("eks:DescribeCluster", "AccessDeniedException", 403, false),
+            ("arc-zonal-shift:GetManagedResource", "ThrottlingException", 429, true),
+        ] {
+            let aws = account();
+            aws.fail_always(Failure { status, ..Failure::new(action, code, "no") });
+            let asked = Settings { has_zonal_shift: true, ..settings() };
+            let error = now(discover(&aws, asked, &seen())).unwrap_err();
+            assert_eq!(may_pass(&error), passes, "{action} {code}: {error:#}");
+        }
+        let error = now(discover(&account(), settings(), &Seen { version: json!({}), ..seen() })).unwrap_err();
+        assert!(!may_pass(&error));
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub(crate) mod connect;
 pub(crate) mod gates;
 mod log;
 pub(crate) mod pages;
+pub(crate) mod porch;
 pub(crate) mod settings;
 
 use crate::explain::invitation::Left;
@@ -33,6 +34,7 @@ use kerf_controllers::shell::{
 use kerf_controllers::{Operator, Options, guard};
 use kerf_mirror::{Kind, LabelRules};
 use kerf_model::InstanceType;
+use porch::Porch;
 use settings::Settings;
 use std::net::TcpListener;
 use std::path::Path;
@@ -75,6 +77,10 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<()> {
 
 async fn operate(settings: Settings) -> anyhow::Result<()> {
     let version = env!("CARGO_PKG_VERSION");
+    // Before anything that may take its time: a probe that nobody answers ends the process.
+    let probes_port = listen("health-probe-port", settings.health_probe_port)?;
+    let probes_address = probes_port.local_addr()?;
+    let porch = Porch::open(probes_port).context("the probes cannot be served")?;
     let config = connect::config(settings.kubeconfig.as_deref(), version).await?;
     let client = connect::client(config.clone())?;
     // Files are read before the network is waited for.
@@ -90,7 +96,7 @@ async fn operate(settings: Settings) -> anyhow::Result<()> {
     runtime::tell_build(&metrics, version, COMMIT);
     let caller = Caller::new(client, limits).counted(&metrics);
     let (cloud, rules): (Arc<dyn CloudProvider>, LabelRules) = match settings.cloud {
-        Cloud::Aws => (aws_cloud(&settings, &caller, &metrics, version).await?, LabelRules::aws()),
+        Cloud::Aws => (aws_cloud(&settings, &caller, &metrics, version, &porch).await?, LabelRules::aws()),
         Cloud::Kwok | Cloud::Sim => {
             let clerk = Arc::new(Clerk::new(caller.clone()));
             (Arc::new(KwokCloud::new(clerk, Arc::new(RealTime), types)), LabelRules::kwok())
@@ -103,8 +109,7 @@ async fn operate(settings: Settings) -> anyhow::Result<()> {
     let identity = identity();
     let election = settings.elects_leader.then(|| election(&settings, &config, &identity)).transpose()?;
     let metrics_port = listen("metrics-port", settings.metrics_port)?;
-    let probes_port = listen("health-probe-port", settings.health_probe_port)?;
-    let (metrics_address, probes_address) = (metrics_port.local_addr()?, probes_port.local_addr()?);
+    let metrics_address = metrics_port.local_addr()?;
     let cloud_name = cloud.name();
     let shell = Shell::new(Setup {
         unwanted: unwanted(&options),
@@ -118,7 +123,7 @@ async fn operate(settings: Settings) -> anyhow::Result<()> {
     })?;
     let handle = shell.handle();
     serve("metrics", metrics_port, pages::metrics(&handle, settings.profiles), Bounds::default())?;
-    serve("probes", probes_port, pages::probes(&handle), Bounds::default())?;
+    porch.show(pages::probes(&handle));
     let identity = if settings.elects_leader { identity.as_str() } else { "" };
     let (explain_address, _left) = explanations(&handle, &settings, &config, identity);
     tracing::info!(
@@ -182,7 +187,13 @@ fn instance_types(settings: &Settings) -> anyhow::Result<Vec<InstanceType>> {
 use aws::start as aws_cloud;
 
 #[cfg(not(feature = "aws"))]
-async fn aws_cloud(_: &Settings, _: &Caller, _: &Arc<Metrics>, _: &str) -> anyhow::Result<Arc<dyn CloudProvider>> {
+async fn aws_cloud(
+    _: &Settings,
+    _: &Caller,
+    _: &Arc<Metrics>,
+    _: &str,
+    _: &Porch,
+) -> anyhow::Result<Arc<dyn CloudProvider>> {
     bail!("--cloud aws {NOT_BUILT_IN}")
 }
 

@@ -63,6 +63,15 @@ fn verbose(health: &Health) -> Reply {
     Reply::text(if is_ready { 200 } else { 500 }, lines)
 }
 
+/// The probes of one that cannot begin yet, and why.
+pub(crate) fn say_waiting(why: &str) -> Pages {
+    let why = why.replace('\n', " ");
+    Pages::default().with("/healthz", |_| async { Reply::text(200, "ok") }).with("/readyz", move |_| {
+        let reply = Reply::text(500, format!("[-]{why}\nreadyz check failed\n"));
+        async move { reply }
+    })
+}
+
 /// The pages that Go programs have here, as far as a program without a garbage collector has something to say.
 fn profile(path: &str) -> Reply {
     let page = path.trim_start_matches("/debug/pprof/").trim_end_matches('/');

@@ -3,20 +3,20 @@
 //! A role and a profile are different things with, often, the same name; who makes a role in the console gets both, who makes it
 //! otherwise does not. That is the mistake behind most of these failures.
 
-use crate::wire::{Aws, Failure};
+use crate::wire::{Aws, Failure, InstanceProfile};
 
 /// What to say when EC2 refuses the name of an instance profile.
 ///
 /// - Flow: asks IAM, where it may be read, which profiles hold a role of that name.
 /// - `field` is where the name came from: `EC2NodeClass default: spec.instanceProfile`.
-pub async fn invalid_profile(wire: &dyn Aws, failure: &Failure, field: &str, name: &str) -> String {
-    let holders: Vec<String> = match wire.list_instance_profiles("/".to_owned()).await {
-        Ok(profiles) => {
-            let holds = profiles.into_iter().filter(|profile| profile.roles.iter().any(|role| role == name));
-            holds.map(|profile| profile.name).collect()
-        }
-        Err(_) => Vec::new(),
+/// - `iam` is whom to ask; None in an isolated VPC, which has no way to IAM.
+pub async fn invalid_profile(iam: Option<&dyn Aws>, failure: &Failure, field: &str, name: &str) -> String {
+    let asked = match iam {
+        Some(wire) => wire.list_instance_profiles("/".to_owned()).await.ok(),
+        None => None,
     };
+    let holds = |profile: &InstanceProfile| profile.roles.iter().any(|role| role == name);
+    let holders: Vec<String> = asked.into_iter().flatten().filter(holds).map(|profile| profile.name).collect();
     let instead = match holders.as_slice() {
         [] => String::new(),
         [one] => format!(" The role {name:?} is held by the instance profile {one:?}: name that one."),
@@ -43,7 +43,6 @@ pub fn missing_role(failure: &Failure, field: &str, role: &str) -> Option<String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::InstanceProfile;
     use crate::wire::scripted::Scripted;
     use std::future::Future;
     use std::pin::pin;
@@ -75,7 +74,7 @@ mod tests {
         };
         aws.account().profiles.insert("eks-1a2b".to_owned(), profile("eks-1a2b", "NodeRole"));
         aws.account().profiles.insert("other".to_owned(), profile("other", "OtherRole"));
-        let said = now(invalid_profile(&aws, &refusal(), FIELD, "NodeRole"));
+        let said = now(invalid_profile(Some(&aws), &refusal(), FIELD, "NodeRole"));
         assert!(
             said.starts_with("EC2NodeClass default: spec.instanceProfile: there is no instance profile \"NodeRole\""),
             "{said}"
@@ -89,7 +88,7 @@ mod tests {
     fn d3_34_where_iam_may_not_be_read_the_commands_remain() {
         let aws = Scripted::default();
         aws.fail_always(Failure::new("iam:ListInstanceProfiles", "AccessDenied", "no"));
-        let said = now(invalid_profile(&aws, &refusal(), FIELD, "NodeRole"));
+        let said = now(invalid_profile(Some(&aws), &refusal(), FIELD, "NodeRole"));
         assert!(!said.contains("held by"), "{said}");
         assert!(said.contains("add-role-to-instance-profile"), "{said}");
     }

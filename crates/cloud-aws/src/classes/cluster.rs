@@ -3,10 +3,16 @@
 use super::images::alias::minor;
 use crate::settings::{ClusterFacts, Settings};
 use crate::wire::{Aws, EksCluster, Failure};
+use futures_util::future::BoxFuture;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The minor versions of Kubernetes that we know.
 const SUPPORTED: std::ops::RangeInclusive<u32> = 26..=36;
+
+/// The API server, asked for its version; answers as `v1.35.2-eks-1` or shorter, or why it does not.
+pub trait ApiServer: Send + Sync {
+    fn version(&self) -> BoxFuture<'static, Result<String, String>>;
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Cluster {
@@ -56,14 +62,21 @@ impl Cluster {
         Ok(cidr)
     }
 
-    /// Learns of an upgrade. Answers the version.
-    pub(super) async fn refresh_version(&self, wire: &dyn Aws, settings: &Settings) -> Result<String, Failure> {
+    /// Learns of an upgrade, from EKS where the settings want that, else from the API server. Without one to ask the version of the
+    /// settings stays. Answers the version.
+    pub(super) async fn refresh_version(
+        &self,
+        wire: &dyn Aws,
+        settings: &Settings,
+        api_server: Option<&dyn ApiServer>,
+    ) -> Result<String, Failure> {
         let facts = self.facts(wire, settings).await?;
-        if !settings.is_eks_control_plane {
-            return Ok(facts.version);
-        }
-        let asked = wire.describe_cluster(settings.cluster_name.clone()).await?;
-        let version = plain(&asked.version);
+        let asked = match api_server {
+            _ if settings.is_eks_control_plane => wire.describe_cluster(settings.cluster_name.clone()).await?.version,
+            Some(api_server) => api_server.version().await.map_err(|error| not_told(&error))?,
+            None => return Ok(facts.version),
+        };
+        let version = minor_of(&asked).ok_or_else(|| not_told(&format!("{asked:?} is no version")))?;
         if version != facts.version {
             tracing::info!(from = %facts.version, to = %version, "the cluster's Kubernetes version has changed");
         }
@@ -116,6 +129,19 @@ fn cidr_of(cluster: &EksCluster) -> Option<String> {
 /// `1.35` for `v1.35+` and `1.35`.
 fn plain(version: &str) -> String {
     version.trim_start_matches('v').trim_end_matches('+').to_owned()
+}
+
+/// `1.35` of `v1.35.2-eks-abc`. None for what has no two numbers.
+fn minor_of(version: &str) -> Option<String> {
+    let mut parts = version.trim().trim_start_matches('v').split('.');
+    let major = parts.next()?.parse::<u32>().ok()?;
+    let digits = |part: &str| part.split(|c: char| !c.is_ascii_digit()).next().and_then(|it| it.parse::<u32>().ok());
+    Some(format!("{major}.{}", digits(parts.next()?)?))
+}
+
+fn not_told(why: &str) -> Failure {
+    let message = format!("the cluster's Kubernetes version cannot be told: {why}; the one known so far stays");
+    Failure { action: "version", code: String::new(), message, status: 0, request_id: None }
 }
 
 #[cfg(test)]
@@ -175,11 +201,38 @@ mod tests {
         let cluster = Cluster::default();
         assert_eq!(now_ready(cluster.facts(&aws, &by_eks)).unwrap().version, "1.34");
         aws.account().cluster = Some(eks("1.35"));
-        assert_eq!(now_ready(cluster.refresh_version(&aws, &by_eks)).as_deref(), Ok("1.35"));
+        assert_eq!(now_ready(cluster.refresh_version(&aws, &by_eks, None)).as_deref(), Ok("1.35"));
         assert_eq!(cluster.known().unwrap().version, "1.35");
         aws.fail_next(Failure::new("eks:DescribeCluster", "ServerException", "oops"));
-        assert!(now_ready(cluster.refresh_version(&aws, &by_eks)).is_err());
+        assert!(now_ready(cluster.refresh_version(&aws, &by_eks, None)).is_err());
         assert_eq!(cluster.known().unwrap().version, "1.35", "what is known stays");
+    }
+
+    /// Says what it is told to.
+    struct Says(Result<&'static str, &'static str>);
+
+    impl ApiServer for Says {
+        fn version(&self) -> BoxFuture<'static, Result<String, String>> {
+            Box::pin(std::future::ready(self.0.map(str::to_owned).map_err(str::to_owned)))
+        }
+    }
+
+    #[test]
+    fn without_eks_the_api_server_tells_of_an_upgrade() {
+        let (aws, cluster) = (Scripted::default(), Cluster::default());
+        assert_eq!(now_ready(cluster.facts(&aws, &settings())).unwrap().version, "1.34");
+        let ask = |says| now_ready(cluster.refresh_version(&aws, &settings(), Some(&Says(says))));
+        assert_eq!(ask(Ok("v1.35.2-eks-1a2b")).as_deref(), Ok("1.35"));
+        assert_eq!(cluster.known().unwrap().version, "1.35");
+        assert_eq!(ask(Ok("1.36+")).as_deref(), Ok("1.36"));
+        for says in [Ok("soon"), Ok(""), Ok("1"), Err("no answer")] {
+            let failure = ask(says).unwrap_err();
+            assert!(failure.message.contains("stays"), "{failure}");
+            assert_eq!(cluster.known().unwrap().version, "1.36", "what is known stays");
+        }
+        assert_eq!(aws.count("eks:DescribeCluster"), 0);
+        let alone = now_ready(cluster.refresh_version(&aws, &settings(), None));
+        assert_eq!(alone.as_deref(), Ok("1.36"), "nobody to ask");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! keeps it for a day.
 
 use crate::memory::Memory;
-use crate::wire::{Aws, Failure, Filter, PlacementGroup};
+use crate::wire::{Aws, Failure, Filter, PlacementGroup, PlacementQuery};
 use kerf_api::PlacementGroupSelector;
 use kerf_model::UnixMillis;
 use std::time::Duration;
@@ -32,12 +32,16 @@ impl Placements {
         if let Some(fresh) = self.fresh.get(&key, now) {
             return Ok(fresh);
         }
-        let by = match (&selector.id, &selector.name) {
-            (Some(id), _) => Filter::new("group-id", [id]),
-            (None, name) => Filter::new("group-name", name),
+        let mut filters = vec![Filter::new("state", ["available"])];
+        if selector.id.is_none() {
+            filters.push(Filter::new("group-name", &selector.name));
+        }
+        let found = match wire.describe_placement_groups(PlacementQuery { id: selector.id.clone(), filters }).await {
+            Ok(groups) => groups.into_iter().next(),
+            // Unknown, or malformed: either way there is none.
+            Err(failure) if failure.code.starts_with("InvalidPlacementGroup") => None,
+            Err(failure) => return Err(failure),
         };
-        let groups = wire.describe_placement_groups(vec![by, Filter::new("state", ["available"])]).await?;
-        let found = groups.into_iter().next();
         self.fresh.put(key, found.clone(), now);
         Ok(found)
     }
@@ -78,6 +82,7 @@ mod tests {
             (json!({"name": "rack"}), 60_000, Some("pg-1"), 2),
             (json!({"id": "pg-1"}), 0, Some("pg-1"), 3),
             (json!({"id": "pg-0"}), 0, None, 4),
+            (json!({"id": "pg-9"}), 0, None, 5),
         ] {
             let selector: PlacementGroupSelector = serde_json::from_value(selector).unwrap();
             let found = now_ready(placements.find(&aws, &selector, UnixMillis(NOW.0 + at_ms))).unwrap();

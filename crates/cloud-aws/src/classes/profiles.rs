@@ -80,11 +80,6 @@ impl Profiles {
                 "spec.role, spec.instanceProfile: found neither; one of them would do".to_owned(),
             ));
         };
-        if settings.is_isolated_vpc {
-            return Err(NoProfile::Unusable(format!(
-                "spec.role: found {role:?}; without a way to IAM (isolated VPC) no profile can be made for it: write spec.instanceProfile"
-            )));
-        }
         let role = bare(role);
         if let Some(failure) = self.missing_roles.get(&role.to_owned(), now) {
             return Err(NoProfile::RoleMissing { role: role.to_owned(), failure });

@@ -100,10 +100,14 @@ fn a_profile_of_the_users_own_is_used_without_a_word_to_iam() {
     let wanted = class(json!({"instanceProfile": "mine"}), None);
     assert_eq!(now_ready(Profiles::default().ensure(&aws, &settings(), &wanted, NOW)), Ok("mine".to_owned()));
     assert!(aws.account().calls.is_empty());
-    let isolated = Settings { is_isolated_vpc: true, ..settings() };
-    let trouble = now_ready(Profiles::default().ensure(&aws, &isolated, &class(json!({"role": "nodes"}), None), NOW));
-    assert!(matches!(&trouble, Err(NoProfile::Unusable(why)) if why.contains("spec.instanceProfile")), "{trouble:?}");
-    assert!(aws.account().calls.is_empty());
+}
+
+#[test]
+fn a_role_gets_its_profile_in_an_isolated_vpc_too() {
+    let (aws, isolated) = (Scripted::default(), Settings { is_isolated_vpc: true, ..settings() });
+    let wanted = class(json!({"role": "nodes"}), None);
+    let name = now_ready(Profiles::default().ensure(&aws, &isolated, &wanted, NOW)).unwrap();
+    assert_eq!(aws.account().profiles[&name].roles, ["nodes"]);
 }
 
 #[test]

@@ -275,7 +275,8 @@ impl Classes {
             };
             let field = format!("EC2NodeClass {}: spec.instanceProfile", name_of(class));
             let bare = Failure { request_id: None, ..failure.clone() };
-            let message = advice::invalid_profile(wire, &bare, &field, profile).await;
+            let iam = (!self.settings.is_isolated_vpc).then_some(wire);
+            let message = advice::invalid_profile(iam, &bare, &field, profile).await;
             return Stop::ForNow { reason: "InstanceProfileNotFound", message };
         }
         match failure.is_denied() {

@@ -6,7 +6,7 @@ use crate::chores::{figures, reservations};
 use crate::instances::is_released;
 use crate::settings::Settings;
 use crate::wire::Failure;
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use kerf_cloud::{Chore, ChoreAsk, ChoreReport, CloudError, InUse, PoolInUse, Sample};
 use kerf_model::{InstanceType, Text};
 use std::collections::{BTreeMap, BTreeSet};
@@ -108,10 +108,10 @@ impl Inner {
         Ok(ChoreReport { again_after: Some(DENIED), ..ChoreReport::default() })
     }
 
-    /// Both lists; one that fails does not keep the other from being refreshed.
+    /// Both lists at once; one that fails or is slow does not keep the other from being refreshed.
     async fn refresh_prices(&self) -> Result<ChoreReport, CloudError> {
-        let on_demand = self.supply.refresh_on_demand(&*self.wire).await;
-        let spot = self.supply.refresh_spot(&*self.wire).await;
+        let (on_demand, spot) =
+            join(self.supply.refresh_on_demand(&*self.wire), self.supply.refresh_spot(&*self.wire)).await;
         let mut report = ChoreReport::default();
         for (answer, call) in [(on_demand, Optional::GetProducts), (spot, Optional::DescribeSpotPriceHistory)] {
             match answer {

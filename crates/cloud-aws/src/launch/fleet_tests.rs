@@ -119,26 +119,24 @@ fn an_answer_is_shared_out_one_instance_each_and_errors_for_the_rest() {
     };
     let error = FleetError { code: "InsufficientInstanceCapacity".to_owned(), ..FleetError::default() };
     let reply =
-        FleetReply { fleet_id: None, instances: vec![group(&["i-1", "i-2"]), group(&["i-3"])], errors: vec![error] };
+        FleetReply { fleet_id: None, instances: vec![group(&["i-3", "i-1"]), group(&["i-2"])], errors: vec![error] };
     let told = |answer: &FleetAnswer| match answer {
         FleetAnswer::Got { id, errors, .. } => format!("{id} {}", errors.len()),
         FleetAnswer::Nothing { errors } => format!("nothing {}", errors.len()),
-        FleetAnswer::Failed(failure) => failure.code.clone(),
+        FleetAnswer::Failed { failure, .. } => failure.code.clone(),
     };
-    let answers: Vec<String> = shares(Ok(reply), 4).iter().map(told).collect();
+    let answers: Vec<String> = shares(Ok(reply), 4, false, false).iter().map(told).collect();
     assert_eq!(answers, ["i-1 1", "i-2 1", "i-3 1", "nothing 1"]);
-    let failed = shares(Err(Failure::new("ec2:CreateFleet", "InternalError", "")), 2);
+    let failed = shares(Err(Failure::new("ec2:CreateFleet", "InternalError", "")), 2, false, false);
     assert_eq!(failed.iter().map(told).collect::<Vec<_>>(), ["InternalError", "InternalError"]);
 }
 
 #[test]
-fn a_token_stands_for_a_request_its_askers_and_their_attempt() {
+fn a_token_stands_for_its_askers_and_their_attempt_and_for_nothing_else() {
     let asker = |uid: &str, n_before| Asker { uid: uid.into(), n_before };
-    let order = FleetOrder::default();
-    let one = token(&order, &[asker("a", 0), asker("b", 0)]);
-    assert_eq!(one, token(&order, &[asker("b", 0), asker("a", 0)]), "in whatever order they came");
-    assert_ne!(one, token(&order, &[asker("a", 0)]));
-    assert_ne!(one, token(&order, &[asker("a", 1), asker("b", 0)]));
-    assert_ne!(one, token(&FleetOrder { n_instances: 2, ..FleetOrder::default() }, &[asker("a", 0), asker("b", 0)]));
+    let one = token(&[asker("a", 0), asker("b", 0)]);
+    assert_eq!(one, token(&[asker("a", 0), asker("b", 0)]));
+    assert_ne!(one, token(&[asker("a", 0)]));
+    assert_ne!(one, token(&[asker("a", 1), asker("b", 0)]));
     assert!(one.len() <= 64);
 }

@@ -1,19 +1,59 @@
 //! One client per service, from one configuration.
 
 use super::calls::{Calls, Counter};
+use super::proxies::Proxies;
 use super::{Sdk, pricing};
+use crate::limits;
 use crate::wire::Failure;
 use aws_config::stalled_stream_protection::StalledStreamProtectionConfig;
 use aws_config::{AppName, BehaviorVersion, Region, SdkConfig};
-use aws_smithy_http_client::tls;
 use aws_smithy_runtime_api::client::http::SharedHttpClient;
 use aws_smithy_types::timeout::TimeoutConfig;
 use kerf_cloud::clock::Clock;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A single exchange may take this long: long polls and slow first answers fit, a dead peer does not hold us for ever.
-const EXCHANGE_AT_MOST: Duration = Duration::from_secs(240);
+/// How long an answer is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    pub connection: Duration,
+    pub first_byte: Duration,
+    /// Once.
+    pub attempt: Duration,
+    /// With all repetitions.
+    pub call: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            connection: limits::CONNECT_WITHIN,
+            first_byte: limits::FIRST_BYTE_WITHIN,
+            attempt: limits::ATTEMPT_WITHIN,
+            call: limits::CALL_WITHIN,
+        }
+    }
+}
+
+impl Patience {
+    /// With the price list: nothing waits for it.
+    fn with_prices(self) -> Self {
+        Self {
+            first_byte: self.first_byte.min(limits::PRICES_FIRST_BYTE_WITHIN),
+            call: self.call.min(limits::PRICES_CALL_WITHIN),
+            ..self
+        }
+    }
+
+    fn timeouts(self) -> TimeoutConfig {
+        TimeoutConfig::builder()
+            .connect_timeout(self.connection)
+            .read_timeout(self.first_byte)
+            .operation_attempt_timeout(self.attempt)
+            .operation_timeout(self.call)
+            .build()
+    }
+}
 
 /// How to reach AWS. What is not said here, the environment and the shared configuration files say.
 #[derive(Debug, Clone, Default)]
@@ -28,6 +68,9 @@ pub struct Connection {
     pub credentials: Option<(String, String)>,
     /// In place of the network.
     pub http_client: Option<SharedHttpClient>,
+    /// On the way out of the network.
+    pub proxies: Proxies,
+    pub patience: Patience,
 }
 
 impl Sdk {
@@ -36,12 +79,13 @@ impl Sdk {
     ///
     /// - Caveats: wants a Tokio runtime, here and for every call.
     pub async fn connect(connection: Connection, clock: Arc<dyn Clock>) -> Result<Self, Failure> {
+        let patience = connection.patience;
         let config = load(connection).await?;
         let region = config.region().map(ToString::to_string).ok_or_else(no_region)?;
-        Ok(Self::from_config(&config, region, clock))
+        Ok(Self::from_config(&config, region, patience, clock))
     }
 
-    fn from_config(config: &SdkConfig, region: String, clock: Arc<dyn Clock>) -> Self {
+    fn from_config(config: &SdkConfig, region: String, patience: Patience, clock: Arc<dyn Clock>) -> Self {
         let calls = Arc::new(Calls::default());
         let counter = Counter { calls: calls.clone(), clock: clock.clone() };
         // Each service has a builder of its own type, with the same method.
@@ -54,6 +98,7 @@ impl Sdk {
         }
         let pricing_config = aws_sdk_pricing::config::Builder::from(config)
             .region(Region::new(pricing::endpoint_region(&region)))
+            .timeout_config(patience.with_prices().timeouts())
             .interceptor(counter.clone())
             .build();
         Self {
@@ -74,12 +119,15 @@ impl Sdk {
 }
 
 async fn load(connection: Connection) -> Result<SdkConfig, Failure> {
-    let http_client = connection.http_client.unwrap_or_else(https_client);
+    let http_client = match connection.http_client {
+        Some(given) => given,
+        None => connection.proxies.client()?,
+    };
     let mut loader = aws_config::defaults(BehaviorVersion::latest())
         .http_client(http_client)
         // A queue that has nothing to say stays silent for twenty seconds, which is no stall.
         .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
-        .timeout_config(TimeoutConfig::builder().operation_attempt_timeout(EXCHANGE_AT_MOST).build());
+        .timeout_config(connection.patience.timeouts());
     let name = format!("karpenter.sh-{}", connection.version);
     match AppName::new(name.clone()) {
         Ok(name) => loader = loader.app_name(name),
@@ -95,12 +143,6 @@ async fn load(connection: Connection) -> Result<SdkConfig, Failure> {
         loader = loader.credentials_provider(aws_credential_types::Credentials::new(id, secret, None, None, "given"));
     }
     Ok(loader.load().await)
-}
-
-fn https_client() -> SharedHttpClient {
-    aws_smithy_http_client::Builder::new()
-        .tls_provider(tls::Provider::Rustls(tls::rustls_provider::CryptoMode::Ring))
-        .build_https()
 }
 
 fn no_region() -> Failure {

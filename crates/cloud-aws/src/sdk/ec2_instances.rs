@@ -2,6 +2,7 @@
 
 use super::ec2_read::{from_tags, millis, some, to_filters, to_tags};
 use super::failure::of;
+use super::listed::Listed;
 use crate::wire::{
     Ec2Instance, Failure, Filter, InstanceQuery, InstanceStateChange, InstanceStatus, ScheduledEvent, Tags,
 };
@@ -12,20 +13,19 @@ pub(super) async fn describe(client: &Client, query: InstanceQuery) -> Result<Ve
     const ACTION: &str = "ec2:DescribeInstances";
     let is_by_id = !query.ids.is_empty();
     let call = client.describe_instances().set_instance_ids(some(query.ids)).set_filters(to_filters(query.filters));
-    let mut found = Vec::new();
+    let of_reservation = |it: types::Reservation| it.instances.unwrap_or_default().into_iter().map(instance);
     // EC2 refuses a page size beside ids.
     if is_by_id {
         let answer = call.send().await.map_err(of(ACTION))?;
-        let rows = answer.reservations.unwrap_or_default().into_iter().flat_map(|it| it.instances.unwrap_or_default());
-        found.extend(rows.map(instance));
-        return Ok(found);
+        return Ok(answer.reservations.unwrap_or_default().into_iter().flat_map(of_reservation).collect());
     }
-    let mut pages = call.into_paginator().page_size(1000).items().send();
-    while let Some(reservation) = pages.next().await {
-        let reservation = reservation.map_err(of(ACTION))?;
-        found.extend(reservation.instances.unwrap_or_default().into_iter().map(instance));
+    let mut pages = call.into_paginator().page_size(1000).send();
+    let mut found = Listed::new(ACTION);
+    while let Some(page) = pages.next().await {
+        let rows = page.map_err(of(ACTION))?.reservations.unwrap_or_default();
+        found.add(rows.into_iter().flat_map(of_reservation))?;
     }
-    Ok(found)
+    Ok(found.rows())
 }
 
 fn instance(row: types::Instance) -> Ec2Instance {
@@ -80,16 +80,16 @@ pub(super) async fn tag(client: &Client, ids: Vec<String>, tags: Tags) -> Result
 
 pub(super) async fn statuses(client: &Client, filters: Vec<Filter>) -> Result<Vec<InstanceStatus>, Failure> {
     let call = client.describe_instance_status().set_filters(to_filters(filters.clone()));
-    let mut pages = call.into_paginator().items().send();
-    let mut found = Vec::new();
-    while let Some(row) = pages.next().await {
-        let status = status(row.map_err(of("ec2:DescribeInstanceStatus"))?);
-        // A server that ignores the filters would have every instance of the account impaired.
-        if filters.iter().all(|filter| passes(filter, &status)) {
-            found.push(status);
-        }
+    const ACTION: &str = "ec2:DescribeInstanceStatus";
+    let mut pages = call.into_paginator().send();
+    let mut found = Listed::new(ACTION);
+    // A server that ignores the filters would have every instance of the account impaired.
+    let is_asked_for = |status: &InstanceStatus| filters.iter().all(|filter| passes(filter, status));
+    while let Some(page) = pages.next().await {
+        let rows = page.map_err(of(ACTION))?.instance_statuses.unwrap_or_default();
+        found.add(rows.into_iter().map(status).filter(is_asked_for))?;
     }
-    Ok(found)
+    Ok(found.rows())
 }
 
 fn passes(filter: &Filter, status: &InstanceStatus) -> bool {

@@ -1,9 +1,11 @@
 //! EC2: what a node class selects.
 
 use super::failure::of;
+use super::listed::Listed;
 use crate::wire::Failure;
 use crate::wire::{
-    Filter, Image, ImageQuery, PlacementGroup, Reservation, ReservationQuery, SecurityGroup, Subnet, Tags,
+    Filter, Image, ImageQuery, PlacementGroup, PlacementQuery, Reservation, ReservationQuery, SecurityGroup, Subnet,
+    Tags,
 };
 use aws_sdk_ec2::Client;
 use aws_sdk_ec2::types;
@@ -11,36 +13,36 @@ use aws_smithy_types::DateTime;
 
 pub(super) async fn subnets(client: &Client, filters: Vec<Filter>) -> Result<Vec<Subnet>, Failure> {
     let call = client.describe_subnets().set_filters(to_filters(filters));
-    let mut pages = call.into_paginator().page_size(500).items().send();
-    let mut found = Vec::new();
-    while let Some(subnet) = pages.next().await {
-        let subnet = subnet.map_err(of("ec2:DescribeSubnets"))?;
-        found.push(Subnet {
+    let mut pages = call.into_paginator().page_size(500).send();
+    let mut found = Listed::new("ec2:DescribeSubnets");
+    while let Some(page) = pages.next().await {
+        let rows = page.map_err(of("ec2:DescribeSubnets"))?.subnets.unwrap_or_default();
+        found.add(rows.into_iter().map(|subnet| Subnet {
             tags: from_tags(subnet.tags()),
             id: subnet.subnet_id.unwrap_or_default(),
             zone: subnet.availability_zone.unwrap_or_default(),
             zone_id: subnet.availability_zone_id.filter(|id| !id.is_empty()),
             vpc_id: subnet.vpc_id.unwrap_or_default(),
             n_free_addresses: i64::from(subnet.available_ip_address_count.unwrap_or_default()),
-        });
+        }))?;
     }
-    Ok(found)
+    Ok(found.rows())
 }
 
 pub(super) async fn security_groups(client: &Client, filters: Vec<Filter>) -> Result<Vec<SecurityGroup>, Failure> {
     let call = client.describe_security_groups().set_filters(to_filters(filters));
-    let mut pages = call.into_paginator().page_size(500).items().send();
-    let mut found = Vec::new();
-    while let Some(group) = pages.next().await {
-        let group = group.map_err(of("ec2:DescribeSecurityGroups"))?;
-        found.push(SecurityGroup {
+    let mut pages = call.into_paginator().page_size(500).send();
+    let mut found = Listed::new("ec2:DescribeSecurityGroups");
+    while let Some(page) = pages.next().await {
+        let rows = page.map_err(of("ec2:DescribeSecurityGroups"))?.security_groups.unwrap_or_default();
+        found.add(rows.into_iter().map(|group| SecurityGroup {
             tags: from_tags(group.tags()),
             id: group.group_id.unwrap_or_default(),
             name: group.group_name.unwrap_or_default(),
             vpc_id: group.vpc_id.unwrap_or_default(),
-        });
+        }))?;
     }
-    Ok(found)
+    Ok(found.rows())
 }
 
 pub(super) async fn images(client: &Client, query: ImageQuery) -> Result<Vec<Image>, Failure> {
@@ -51,38 +53,38 @@ pub(super) async fn images(client: &Client, query: ImageQuery) -> Result<Vec<Ima
         .set_filters(to_filters(filters))
         .set_owners(some(query.owners))
         .include_deprecated(true);
-    let mut pages = call.into_paginator().page_size(1000).items().send();
-    let mut found = Vec::new();
-    while let Some(image) = pages.next().await {
-        let image = image.map_err(of("ec2:DescribeImages"))?;
-        found.push(Image {
+    let mut pages = call.into_paginator().page_size(1000).send();
+    let mut found = Listed::new("ec2:DescribeImages");
+    while let Some(page) = pages.next().await {
+        let rows = page.map_err(of("ec2:DescribeImages"))?.images.unwrap_or_default();
+        found.add(rows.into_iter().map(|image| Image {
             architecture: image.architecture.as_ref().map_or_else(String::new, |name| name.as_str().to_owned()),
             id: image.image_id.unwrap_or_default(),
             name: image.name.unwrap_or_default(),
             created: image.creation_date.unwrap_or_default(),
             deprecated_at_ms: image.deprecation_time.as_deref().and_then(text_millis),
             owner: image.owner_id.unwrap_or_default(),
-        });
+        }))?;
     }
-    Ok(found)
+    Ok(found.rows())
 }
 
 pub(super) async fn reservations(client: &Client, query: ReservationQuery) -> Result<Vec<Reservation>, Failure> {
     const ACTION: &str = "ec2:DescribeCapacityReservations";
-    let mut found = Vec::new();
     // EC2 refuses a page size beside ids.
     if let Some(id) = query.id {
         let answer = client.describe_capacity_reservations().capacity_reservation_ids(id).send().await;
         let answer = answer.map_err(of(ACTION))?;
-        found.extend(answer.capacity_reservations.unwrap_or_default().into_iter().map(reservation));
-        return Ok(found);
+        return Ok(answer.capacity_reservations.unwrap_or_default().into_iter().map(reservation).collect());
     }
     let call = client.describe_capacity_reservations().set_filters(to_filters(query.filters));
-    let mut pages = call.into_paginator().page_size(1000).items().send();
-    while let Some(row) = pages.next().await {
-        found.push(reservation(row.map_err(of(ACTION))?));
+    let mut pages = call.into_paginator().page_size(1000).send();
+    let mut found = Listed::new(ACTION);
+    while let Some(page) = pages.next().await {
+        let rows = page.map_err(of(ACTION))?.capacity_reservations.unwrap_or_default();
+        found.add(rows.into_iter().map(reservation))?;
     }
-    Ok(found)
+    Ok(found.rows())
 }
 
 fn reservation(row: types::CapacityReservation) -> Reservation {
@@ -101,8 +103,9 @@ fn reservation(row: types::CapacityReservation) -> Reservation {
     }
 }
 
-pub(super) async fn placement_groups(client: &Client, filters: Vec<Filter>) -> Result<Vec<PlacementGroup>, Failure> {
-    let answer = client.describe_placement_groups().set_filters(to_filters(filters)).send().await;
+pub(super) async fn placement_groups(client: &Client, query: PlacementQuery) -> Result<Vec<PlacementGroup>, Failure> {
+    let call = client.describe_placement_groups().set_group_ids(query.id.map(|id| vec![id]));
+    let answer = call.set_filters(to_filters(query.filters)).send().await;
     let answer = answer.map_err(of("ec2:DescribePlacementGroups"))?;
     let group = |row: types::PlacementGroup| PlacementGroup {
         strategy: row.strategy.as_ref().map_or_else(String::new, |it| it.as_str().to_owned()),

@@ -3,6 +3,7 @@
 use super::ec2_read::from_tags;
 use super::ec2_read::{some, tag_specifications, to_filters, to_tags};
 use super::failure::{incomplete, of};
+use super::listed::Listed;
 use crate::wire::{
     Failure, Template, TemplateData, TemplateDevice, TemplateInterface, TemplateMetadata, TemplateOrder, TemplateQuery,
     TemplateReservation,
@@ -35,12 +36,13 @@ pub(super) async fn describe(client: &Client, query: TemplateQuery) -> Result<Ve
         let answer = call.send().await.map_err(of(ACTION))?;
         return Ok(answer.launch_templates.unwrap_or_default().into_iter().map(template).collect());
     }
-    let mut pages = call.into_paginator().page_size(200).items().send();
-    let mut found = Vec::new();
-    while let Some(row) = pages.next().await {
-        found.push(template(row.map_err(of(ACTION))?));
+    let mut pages = call.into_paginator().page_size(200).send();
+    let mut found = Listed::new(ACTION);
+    while let Some(page) = pages.next().await {
+        let rows = page.map_err(of(ACTION))?.launch_templates.unwrap_or_default();
+        found.add(rows.into_iter().map(template))?;
     }
-    Ok(found)
+    Ok(found.rows())
 }
 
 pub(super) async fn delete(client: &Client, id: String) -> Result<(), Failure> {

@@ -5,6 +5,7 @@
 
 use super::ec2_read::{millis, to_filters};
 use super::failure::of;
+use super::listed::Listed;
 use crate::wire::{Failure, Filter, SpotPrice, TypeInZone};
 use aws_sdk_ec2::Client;
 use aws_sdk_ec2::config::retry::RetryConfig;
@@ -37,25 +38,27 @@ pub(super) async fn describe(client: &Client) -> Result<Vec<TypeFacts>, Failure>
         Filter::new("processor-info.supported-architecture", ["x86_64", "arm64"]),
     ];
     let call = client.describe_instance_types().set_filters(to_filters(filters));
-    let mut pages = call.into_paginator().page_size(100).items().send();
-    let mut found = Vec::new();
-    while let Some(info) = pages.next().await {
-        found.extend(facts(&info.map_err(of(TYPES))?));
+    let mut pages = call.into_paginator().page_size(100).send();
+    let mut found = Listed::new(TYPES);
+    while let Some(page) = pages.next().await {
+        found.add(page.map_err(of(TYPES))?.instance_types().iter().filter_map(facts))?;
     }
-    Ok(found)
+    Ok(found.rows())
 }
 
 pub(super) async fn offerings(client: &Client) -> Result<Vec<TypeInZone>, Failure> {
     let call = client.describe_instance_type_offerings().location_type(LocationType::AvailabilityZone);
-    let mut pages = call.into_paginator().page_size(1000).items().send();
-    let mut found = Vec::new();
-    while let Some(row) = pages.next().await {
-        let row = row.map_err(of("ec2:DescribeInstanceTypeOfferings"))?;
-        if let (Some(instance_type), Some(zone)) = (row.instance_type, row.location) {
-            found.push(TypeInZone { instance_type: instance_type.as_str().to_owned(), zone });
-        }
+    const ACTION: &str = "ec2:DescribeInstanceTypeOfferings";
+    let mut pages = call.into_paginator().page_size(1000).send();
+    let mut found = Listed::new(ACTION);
+    while let Some(page) = pages.next().await {
+        let rows = page.map_err(of(ACTION))?.instance_type_offerings.unwrap_or_default();
+        found.add(rows.into_iter().filter_map(|row| {
+            let instance_type = row.instance_type?.as_str().to_owned();
+            Some(TypeInZone { instance_type, zone: row.location? })
+        }))?;
     }
-    Ok(found)
+    Ok(found.rows())
 }
 
 pub(super) async fn spot_prices(client: &Client, now: UnixMillis) -> Result<Vec<SpotPrice>, Failure> {
@@ -64,19 +67,25 @@ pub(super) async fn spot_prices(client: &Client, now: UnixMillis) -> Result<Vec<
         .product_descriptions("Linux/UNIX")
         .product_descriptions("Linux/UNIX (Amazon VPC)")
         .start_time(DateTime::from_millis(now.0));
-    let mut pages = call.into_paginator().page_size(2000).items().send();
-    let mut found = Vec::new();
-    while let Some(row) = pages.next().await {
-        let row = row.map_err(of("ec2:DescribeSpotPriceHistory"))?;
-        // A row that says no price is of no use, and no reason to give up the others.
-        let price = row.spot_price.as_deref().and_then(|text| text.parse::<f64>().ok());
-        if let (Some(instance_type), Some(zone), Some(dollars)) = (row.instance_type, row.availability_zone, price) {
-            let instance_type = instance_type.as_str().to_owned();
-            let at_ms = row.timestamp.as_ref().and_then(millis).unwrap_or_default();
-            found.push(SpotPrice { instance_type, zone, price: Money::from_dollars(dollars), at_ms });
-        }
+    const ACTION: &str = "ec2:DescribeSpotPriceHistory";
+    let mut pages = call.into_paginator().page_size(2000).send();
+    let mut found = Listed::new(ACTION);
+    while let Some(page) = pages.next().await {
+        let rows = page.map_err(of(ACTION))?.spot_price_history.unwrap_or_default();
+        found.add(rows.into_iter().filter_map(spot_price))?;
     }
-    Ok(found)
+    Ok(found.rows())
+}
+
+/// A row that says no price is of no use, and no reason to give up the others.
+fn spot_price(row: types::SpotPrice) -> Option<SpotPrice> {
+    let dollars = row.spot_price?.parse::<f64>().ok()?;
+    Some(SpotPrice {
+        instance_type: row.instance_type?.as_str().to_owned(),
+        zone: row.availability_zone?,
+        price: Money::from_dollars(dollars),
+        at_ms: row.timestamp.as_ref().and_then(millis).unwrap_or_default(),
+    })
 }
 
 /// None for a type without a name or without an architecture that nodes can have.

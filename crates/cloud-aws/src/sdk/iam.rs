@@ -1,6 +1,7 @@
 //! IAM: instance profiles, and roles by name.
 
 use super::failure::{incomplete, of};
+use super::listed::Listed;
 use crate::wire::{Failure, InstanceProfile, ProfileOrder, Tags};
 use aws_sdk_iam::Client;
 use aws_sdk_iam::types;
@@ -45,13 +46,14 @@ pub(super) async fn role(client: &Client, name: String) -> Result<String, Failur
 
 /// Only those under the path, whatever the server thinks of the prefix: who deletes by this list must not meet profiles of others.
 pub(super) async fn list(client: &Client, path_prefix: String) -> Result<Vec<InstanceProfile>, Failure> {
-    let mut pages = client.list_instance_profiles().path_prefix(&path_prefix).into_paginator().items().send();
-    let mut found = Vec::new();
-    while let Some(row) = pages.next().await {
-        found.push(profile(row.map_err(of("iam:ListInstanceProfiles"))?));
+    const ACTION: &str = "iam:ListInstanceProfiles";
+    let mut pages = client.list_instance_profiles().path_prefix(&path_prefix).into_paginator().send();
+    let mut found = Listed::new(ACTION);
+    while let Some(page) = pages.next().await {
+        let rows = page.map_err(of(ACTION))?.instance_profiles.into_iter().map(profile);
+        found.add(rows.filter(|profile| profile.path.starts_with(&path_prefix)))?;
     }
-    found.retain(|profile| profile.path.starts_with(&path_prefix));
-    Ok(found)
+    Ok(found.rows())
 }
 
 fn profile(row: types::InstanceProfile) -> InstanceProfile {

@@ -1,6 +1,7 @@
 //! The price list: what types cost on demand.
 
 use super::failure::of;
+use super::listed::Listed;
 use crate::wire::{Failure, ListPrice, PriceQuery};
 use aws_sdk_pricing::Client;
 use aws_sdk_pricing::types::{Filter, FilterType};
@@ -40,13 +41,14 @@ pub(super) async fn products(client: &Client, region: &str, query: PriceQuery) -
         let filter = Filter::builder().r#type(FilterType::TermMatch).field(field).value(value).build();
         call = call.filters(filter.map_err(|error| super::failure::incomplete(ACTION, &error.to_string()))?);
     }
-    let mut pages = call.into_paginator().page_size(100).items().send();
+    let mut pages = call.into_paginator().page_size(100).send();
     let currency = if region.starts_with("cn-") { "CNY" } else { "USD" };
-    let mut found = Vec::new();
-    while let Some(text) = pages.next().await {
-        found.extend(price(&text.map_err(of(ACTION))?, currency));
+    let mut found = Listed::new(ACTION);
+    while let Some(page) = pages.next().await {
+        let rows = page.map_err(of(ACTION))?.price_list.unwrap_or_default();
+        found.add(rows.iter().filter_map(|text| price(text, currency)))?;
     }
-    Ok(found)
+    Ok(found.rows())
 }
 
 #[derive(Deserialize)]

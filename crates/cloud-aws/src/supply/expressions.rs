@@ -1,8 +1,10 @@
 //! Expressions in kubelet settings, evaluated for each instance type (gate `NodeClassCEL`).
 //!
-//! The language is CEL, read and run by the `cel` crate. Ours are the variables, `min` and `max`, and what becomes of the result:
-//! a whole number.
+//! The language is CEL, read and run by the `cel` crate. Ours are the variables, `min` and `max`, what becomes of the result (a whole
+//! number), and the limits: an expression that is too large, or could take too long, is refused before it is begun.
 
+use super::cost;
+use crate::limits::EXPRESSION_STACK_BYTES;
 use crate::memory::Memory;
 use cel::extractors::Arguments;
 use cel::{Context, Env, ExecutionError, Program, Value};
@@ -15,9 +17,17 @@ use std::time::Duration;
 /// A class that is in use evaluates its expressions far more often than this.
 const REMEMBERED_FOR: Duration = Duration::from_secs(12 * 3600);
 
+/// Deeper expressions are evaluated on a stack of their own: each call within a call may take 35 KiB, where it was not optimised.
+const SHALLOW: usize = 16;
+
 pub(super) struct Expressions {
     env: Arc<Env>,
-    programs: Memory<Text, Arc<Program>>,
+    programs: Memory<Text, Arc<Readied>>,
+}
+
+struct Readied {
+    program: Program,
+    depth: usize,
 }
 
 /// What an expression may speak of.
@@ -72,19 +82,33 @@ impl Expressions {
         whole_number(&value)
     }
 
-    fn program(&self, text: &Text, now: UnixMillis) -> Result<Arc<Program>, String> {
+    fn program(&self, text: &Text, now: UnixMillis) -> Result<Arc<Readied>, String> {
         if let Some(program) = self.programs.get(text, now) {
             self.programs.touch(text, now);
             return Ok(program);
         }
         self.programs.expired(now);
-        let program = self.env.compile(text).map_err(|errors| errors.to_string())?;
-        let program = Arc::new(program);
+        cost::check_text(text)?;
+        let program = Arc::new(on_large_stack(|| self.read(text))??);
         self.programs.put(text.clone(), program.clone(), now);
         Ok(program)
     }
 
-    fn run(&self, program: &Program, variables: &Variables<'_>) -> Result<Value, ExecutionError> {
+    fn read(&self, text: &str) -> Result<Readied, String> {
+        let program = self.env.compile(text).map_err(|errors| errors.to_string())?;
+        let depth = cost::check_tree(program.expression())?;
+        Ok(Readied { program, depth })
+    }
+
+    fn run(&self, readied: &Readied, variables: &Variables<'_>) -> Result<Value, ExecutionError> {
+        if readied.depth <= SHALLOW {
+            return self.execute(&readied.program, variables);
+        }
+        let failed = |message| ExecutionError::FunctionError { function: "expression".to_owned(), message };
+        on_large_stack(|| self.execute(&readied.program, variables)).map_err(failed)?
+    }
+
+    fn execute(&self, program: &Program, variables: &Variables<'_>) -> Result<Value, ExecutionError> {
         let mut context = Context::with_env(self.env.clone());
         for (name, value) in [
             ("vcpus", variables.vcpus),
@@ -100,6 +124,15 @@ impl Expressions {
         context.add_function("max", greatest).expect("the standard library has no max");
         program.execute(&context)
     }
+}
+
+/// Parser and interpreter call themselves, and need more stack than there is where plans are made.
+fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, String> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("expression".to_owned()).stack_size(EXPRESSION_STACK_BYTES);
+        let thread = thread.spawn_scoped(scope, work).map_err(|error| format!("there is no thread for it: {error}"))?;
+        thread.join().map_err(|_| "it met a defect of the interpreter".to_owned())
+    })
 }
 
 fn least(Arguments(arguments): Arguments) -> Result<Value, ExecutionError> {
@@ -204,4 +237,146 @@ mod tests {
             assert!(error.contains(part), "{text}: {error}");
         }
     }
+
+    fn nested(n: usize, open: &str, inside: &str, close: &str) -> String {
+        format!("{}{inside}{}", open.repeat(n), close.repeat(n))
+    }
+
+    #[test]
+    fn an_expression_that_is_too_large_or_could_take_too_long_is_refused_before_it_is_begun() {
+        let tens = "[1,2,3,4,5,6,7,8,9,10]";
+        let each =
+            |depth: usize| (0..depth).fold("1".to_owned(), |inside, n| format!("size({tens}.map(x{n}, {inside}))"));
+        let doubled =
+            |n: usize| (0..n).fold("['aaaaaaaa']".to_owned(), |inside, n| format!("{inside}.map(x{n}, x{n} + x{n})"));
+        for (text, part) in [
+            (nested(25, "(", "1", ")"), "deep"),
+            (nested(25, "[", "1", "]"), "deep"),
+            (nested(250, "(", "1", ")"), "operators, brackets"),
+            ("1".to_owned() + &"+1".repeat(300), "operators, brackets"),
+            ("1".to_owned() + &"+1".repeat(100), "100 is the limit"),
+            ("-".repeat(300) + "1", "operators, brackets"),
+            ("!".repeat(300) + "true", "operators, brackets"),
+            ("vcpus ".repeat(500), "bytes"),
+            (each(3), "steps"),
+            (nested(20, "[1].map(x, ", "1", ")"), "steps"),
+            (each(5), "steps"),
+            (format!("size({}[0])", doubled(9)), "steps"),
+            (format!("{tens}.all(a, {tens}.all(b, {tens}.all(c, {tens}.all(d, true)))) ? 1 : 2"), "steps"),
+        ] {
+            let began = std::time::Instant::now();
+            let error = evaluate(&text).unwrap_err();
+            assert!(error.contains(part) && error.contains("limit"), "{text}: {error}");
+            assert!(began.elapsed() < Duration::from_secs(5), "{text}");
+            assert_eq!(Expressions::new().compile(&text.as_str().into(), NOW), Err(error));
+        }
+    }
+
+    #[test]
+    fn what_people_write_is_far_below_the_limits() {
+        let names: Vec<String> = (0..40).map(|n| format!("'m{n}.4xlarge'")).collect();
+        for (text, expected) in [
+            ("min(110, max(10, default_enis * (ips_per_eni - 1) + 2))".to_owned(), 29),
+            (
+                "instance_type.startsWith('m5.') || instance_type.startsWith('c5.') ? vcpus * 8 : vcpus * 4".to_owned(),
+                16,
+            ),
+            (format!("instance_type in [{}] ? 1 : 2", names.join(", ")), 2),
+            ("[2, 4, 8, 16].exists(n, n == vcpus) ? 1 : 2".to_owned(), 1),
+            (nested(24, "(", "vcpus", ")"), 2),
+            ("1".to_owned() + &"+1".repeat(98), 99),
+        ] {
+            assert_eq!(evaluate(&text), Ok(expected), "{text}");
+        }
+    }
+
+    /// On a stack half as large as that of the threads that the operator thinks on.
+    #[test]
+    fn the_largest_expression_that_is_read_needs_little_stack() {
+        let deepest = nested(24, "(-(!(vcpus > 0) ? 1 : 2) + ", "1", ")").replacen("(-(", "(", 0);
+        let texts = [
+            nested(24, "(", "1", ")"),
+            nested(24, "[", "1", "]"),
+            nested(12, "(vcpus > 1 ? (", "1", ") : 2)"),
+            "1".to_owned() + &"+1".repeat(98),
+            "1".to_owned() + &"+1".repeat(255),
+            "-".repeat(255) + "1",
+            nested(24, "min(1, ", "1", ")"),
+            nested(24, "[1].map(x, ", "1", ")"),
+            "1".to_owned() + &"?1:1".repeat(100),
+            "true".to_owned() + &"&&true".repeat(120),
+            "a".to_owned() + &".a".repeat(255),
+            deepest,
+        ];
+        let on_small_stack = std::thread::Builder::new().stack_size(1 << 20).spawn(move || {
+            for text in texts {
+                let began = std::time::Instant::now();
+                // Whether it makes sense is not the question.
+                let _ = evaluate(&text);
+                assert!(began.elapsed() < Duration::from_secs(5), "{text}");
+            }
+        });
+        on_small_stack.unwrap().join().unwrap();
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(300))]
+        #[test]
+        fn no_expression_panics_or_takes_long(words in proptest::collection::vec(proptest::sample::select(WORDS.to_vec()), 1..60)) {
+            let began = std::time::Instant::now();
+            let _ = evaluate(&words.concat());
+            proptest::prop_assert!(began.elapsed() < Duration::from_secs(5), "{}", words.concat());
+        }
+    }
+
+    const WORDS: [&str; 48] = [
+        "vcpus",
+        "memory_mib",
+        "max_pods",
+        "instance_type",
+        "1",
+        "0",
+        "-9223372036854775808",
+        "9223372036854775807u",
+        "1e308",
+        "'a'",
+        "b'\\xff'",
+        "true",
+        "null",
+        " ",
+        "+",
+        "-",
+        "*",
+        "/",
+        "%",
+        "==",
+        "<",
+        "&&",
+        "||",
+        "!",
+        "?",
+        ":",
+        "(",
+        ")",
+        "[",
+        "]",
+        "{",
+        "}",
+        ",",
+        ".",
+        "min(",
+        "max(",
+        "int(",
+        "uint(",
+        "double(",
+        "string(",
+        "size(",
+        ".map(x, ",
+        ".all(x, ",
+        ".exists_one(x, ",
+        ".filter(x, x",
+        ".contains(",
+        "duration('1h')",
+        " in ",
+    ];
 }

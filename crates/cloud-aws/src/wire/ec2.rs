@@ -81,6 +81,13 @@ pub struct Reservation {
     pub tags: Tags,
 }
 
+/// EC2 has no filter for the id of a group: it is a parameter of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PlacementQuery {
+    pub id: Option<String>,
+    pub filters: Vec<Filter>,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PlacementGroup {
     pub id: String,

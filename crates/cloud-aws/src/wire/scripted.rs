@@ -44,8 +44,10 @@ pub struct Account {
     pub calls: Vec<(&'static str, String)>,
     /// What the next launches are answered with, whatever there is.
     pub fleet_replies: VecDeque<FleetReply>,
-    /// Answers to launches by their tokens: who repeats a request gets the same one.
-    pub answered: BTreeMap<String, FleetReply>,
+    /// Launches by their tokens: who repeats a request gets the same answer, who makes another under a token none.
+    pub answered: BTreeMap<String, (FleetOrder, FleetReply)>,
+    /// Actions whose next calls are carried out, as often as said, and not answered.
+    pub lost: BTreeMap<&'static str, usize>,
     pub n_launched: usize,
     pub now_ms: i64,
 }
@@ -63,6 +65,11 @@ impl Scripted {
         self.account().failures.entry(failure.action).or_default().push_back(failure);
     }
 
+    /// The next call is carried out, and its answer lost.
+    pub fn lose_next(&self, action: &'static str) {
+        *self.account().lost.entry(action).or_default() += 1;
+    }
+
     pub fn fail_always(&self, failure: Failure) {
         self.account().always.insert(failure.action, failure);
     }
@@ -77,10 +84,14 @@ impl Scripted {
         account.calls.push((action, request));
         let planned = account.failures.get_mut(action).and_then(VecDeque::pop_front);
         let planned = planned.or_else(|| account.always.get(action).cloned());
-        let answer = match planned {
+        let mut answer = match planned {
             Some(failure) => Err(failure),
             None => work(&mut account),
         };
+        if let Some(left) = account.lost.get_mut(action).filter(|left| **left > 0) {
+            *left -= 1;
+            answer = Err(Failure { status: 0, ..Failure::new(action, "", "the connection broke off") });
+        }
         Box::pin(std::future::ready(answer))
     }
 }
@@ -183,14 +194,24 @@ impl Aws for Scripted {
         })
     }
 
-    fn describe_placement_groups(&self, filters: Vec<Filter>) -> Reply<Vec<PlacementGroup>> {
-        self.answer("ec2:DescribePlacementGroups", format!("{filters:?}"), |account| {
-            let found = account.placement_groups.iter().filter(|group| {
-                passes(&filters, &Tags::new(), |name| match name {
-                    "group-id" => Some(group.id.clone()),
+    fn describe_placement_groups(&self, query: PlacementQuery) -> Reply<Vec<PlacementGroup>> {
+        self.answer("ec2:DescribePlacementGroups", format!("{query:?}"), |account| {
+            const ACTION: &str = "ec2:DescribePlacementGroups";
+            const FILTERS: [&str; 3] = ["group-name", "state", "strategy"];
+            if let Some(filter) = query.filters.iter().find(|filter| !FILTERS.contains(&filter.name.as_str())) {
+                let message = format!("The filter '{}' is invalid", filter.name);
+                return Err(Failure::new(ACTION, "InvalidParameterValue", &message));
+            }
+            let of_id = |group: &&PlacementGroup| query.id.as_ref().is_none_or(|id| *id == group.id);
+            let known: Vec<&PlacementGroup> = account.placement_groups.iter().filter(of_id).collect();
+            if let (Some(id), true) = (&query.id, known.is_empty()) {
+                return Err(missing(ACTION, "InvalidPlacementGroup.Unknown", id));
+            }
+            let found = known.into_iter().filter(|group| {
+                passes(&query.filters, &Tags::new(), |name| match name {
                     "group-name" => Some(group.name.clone()),
                     "state" => Some(group.state.clone()),
-                    _ => None,
+                    _ => Some(group.strategy.clone()),
                 })
             });
             Ok(found.cloned().collect())
@@ -241,8 +262,10 @@ impl Aws for Scripted {
             if order.dry_run {
                 return Err(Failure::new("ec2:CreateFleet", "DryRunOperation", "Request would have succeeded"));
             }
-            if let Some(reply) = order.client_token.as_ref().and_then(|token| account.answered.get(token)) {
-                return Ok(reply.clone());
+            if let Some((before, reply)) = order.client_token.as_ref().and_then(|token| account.answered.get(token)) {
+                let message = "The request uses the same client token as a previous, but non-identical request";
+                let other = Failure::new("ec2:CreateFleet", "IdempotentParameterMismatch", message);
+                return if *before == order { Ok(reply.clone()) } else { Err(other) };
             }
             if let Some(reply) = account.fleet_replies.pop_front() {
                 return Ok(reply);
@@ -319,7 +342,7 @@ impl Aws for Scripted {
                 });
             }
             if let Some(token) = &order.client_token {
-                account.answered.insert(token.clone(), reply.clone());
+                account.answered.insert(token.clone(), (order.clone(), reply.clone()));
             }
             Ok(reply)
         })

@@ -139,8 +139,18 @@ fn what_a_class_selects_is_found() {
     assert_eq!((found[0].id.as_str(), found[0].n_available), ("cr-1", 4));
     let query = ReservationQuery { id: Some("cr-9".to_owned()), filters: Vec::new() };
     assert!(stage.run(sdk.describe_capacity_reservations(query)).unwrap_err().is_not_found());
-    let found = stage.run(sdk.describe_placement_groups(vec![Filter::new("group-name", ["g"])])).unwrap();
-    assert_eq!((found[0].id.as_str(), found[0].n_partitions), ("pg-1", 3));
+    let by_name = PlacementQuery { id: None, filters: vec![Filter::new("group-name", ["g"])] };
+    let by_id = PlacementQuery { id: Some("pg-1".to_owned()), filters: vec![Filter::new("state", ["available"])] };
+    for query in [by_name, by_id] {
+        let found = stage.run(sdk.describe_placement_groups(query)).unwrap();
+        assert_eq!((found[0].id.as_str(), found[0].n_partitions), ("pg-1", 3));
+    }
+    let unknown = PlacementQuery { id: Some("pg-9".to_owned()), filters: Vec::new() };
+    assert_eq!(stage.run(sdk.describe_placement_groups(unknown)).unwrap_err().code, "InvalidPlacementGroup.Unknown");
+    // What EC2's model does not list, EC2 does not take.
+    let invented = PlacementQuery { id: None, filters: vec![Filter::new("group-id", ["pg-1"])] };
+    let refused = stage.run(sdk.describe_placement_groups(invented)).unwrap_err();
+    assert_eq!((refused.code.as_str(), refused.status), ("InvalidParameterValue", 400), "{refused}");
 }
 
 #[test]
@@ -211,6 +221,21 @@ fn offerings_run_dry_one_by_one_and_the_errors_say_which() {
     stage.account.stock(&[("on-demand", "*", "*", Some(0)), ("on-demand", "m5.large", "us-west-2a", None)]).unwrap();
     let reply = stage.run(stage.sdk.create_fleet(order)).unwrap();
     assert_eq!((reply.instances.len(), reply.errors.len()), (0, 6));
+}
+
+#[test]
+fn a_fleets_token_stands_for_one_request() {
+    let Some(stage) = Stage::for_calls() else { return };
+    let template = stage.template("karpenter.k8s.aws/1", false);
+    let order = FleetOrder {
+        client_token: Some("token-1".to_owned()),
+        ..stage.order(&template.name, "on-demand", &["c5.large"])
+    };
+    let first = stage.run(stage.sdk.create_fleet(order.clone())).unwrap();
+    assert_eq!(stage.run(stage.sdk.create_fleet(order.clone())), Ok(first));
+    let other = stage.run(stage.sdk.create_fleet(FleetOrder { n_instances: 2, ..order })).unwrap_err();
+    assert_eq!((other.code.as_str(), other.status), ("IdempotentParameterMismatch", 400));
+    assert_eq!(stage.account.holdings().unwrap().instances.len(), 1);
 }
 
 #[test]

@@ -6,6 +6,7 @@
 mod calls;
 mod conformance;
 mod formulas;
+mod ways;
 
 use kerf_cloud::clock::{Clock, Wait};
 use kerf_cloud_aws::sdk::{Connection, Sdk};
@@ -39,19 +40,30 @@ impl Stage {
         };
         let made = account.prepare("demo", REGION).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let connection = Connection {
-            region: Some(REGION.to_owned()),
-            version: "1.2.3".to_owned(),
-            endpoint: Some(account.endpoint().to_owned()),
-            credentials: Some(("AKIAOPERATOR".to_owned(), "secret".to_owned())),
-            http_client: None,
-        };
+        let connection = connection(account.endpoint());
         let sdk = runtime.block_on(Sdk::connect(connection, Arc::new(Wall))).unwrap();
         Some(Self { runtime, account, made, sdk })
     }
 
+    /// The same account, reached in another way.
+    fn reached(&self, change: impl FnOnce(&mut Connection)) -> Sdk {
+        let mut connection = connection(self.account.endpoint());
+        change(&mut connection);
+        self.run(Sdk::connect(connection, Arc::new(Wall))).unwrap()
+    }
+
     fn run<T>(&self, future: impl Future<Output = T>) -> T {
         self.runtime.block_on(future)
+    }
+}
+
+fn connection(endpoint: &str) -> Connection {
+    Connection {
+        region: Some(REGION.to_owned()),
+        version: "1.2.3".to_owned(),
+        endpoint: Some(endpoint.to_owned()),
+        credentials: Some(("AKIAOPERATOR".to_owned(), "secret".to_owned())),
+        ..Connection::default()
     }
 }
 

@@ -422,3 +422,21 @@ fn the_partition_of_a_placement_group_is_a_label_once_it_is_known() {
     let picky = stage.launch(order).unwrap();
     assert_eq!((&*picky.labels[PARTITION], &*read(&picky).labels[PARTITION]), ("2", "2"));
 }
+
+#[test]
+fn in_an_isolated_vpc_nobody_asks_iam_for_advice() {
+    let mut stage = stage_with(|_| {}, |settings| settings.is_isolated_vpc = true);
+    let words = "Value (profile-1) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name";
+    let invalid = |action: &'static str| Failure::new(action, "InvalidParameterValue", words);
+    stage.aws.fail_next(invalid("ec2:CreateFleet"));
+    let error = stage.launch(stage.order("claim", &["on-demand"])).unwrap_err().to_string();
+    assert!(error.contains("there is no instance profile \"profile-1\""), "{error}");
+    stage.aws.fail_always(invalid("ec2:RunInstances"));
+    stage.class["spec"]["tags"] = serde_json::json!({"team": "z"});
+    stage.class["metadata"]["generation"] = 2.into();
+    let found = stage.wait(stage.cloud.resolve_class(Arc::new(stage.class.clone()))).unwrap();
+    let said = found.status["conditions"].to_string();
+    assert!(said.contains("there is no instance profile"), "{said}");
+    let called: Vec<&str> = stage.aws.account().calls.iter().map(|(action, _)| *action).collect();
+    assert!(!called.iter().any(|action| action.starts_with("iam:")), "{called:?}");
+}

@@ -4,4 +4,7 @@
 
 mod conformance;
 mod launches;
+mod once;
+mod remembered;
 mod stage;
+mod upgrade;

@@ -170,6 +170,34 @@ fn a_reservation_by_id_is_asked_without_a_page_size() {
     );
 }
 
+#[test]
+fn a_placement_group_is_asked_for_by_a_parameter_where_its_id_is_known_and_else_by_filters() {
+    let answer = "<DescribePlacementGroupsResponse><placementGroupSet><item><groupName>rack</groupName>\
+                  <groupId>pg-1</groupId><state>available</state><strategy>partition</strategy>\
+                  <partitionCount>3</partitionCount></item></placementGroupSet></DescribePlacementGroupsResponse>";
+    let recorder = Recorder::new(&[(200, answer)]);
+    let query = PlacementQuery { id: Some("pg-1".to_owned()), filters: vec![Filter::new("state", ["available"])] };
+    let found = recorder.call(|sdk| sdk.describe_placement_groups(query)).unwrap();
+    assert_eq!((found[0].id.as_str(), found[0].name.as_str(), found[0].n_partitions), ("pg-1", "rack", 3));
+    assert_form(
+        &recorder,
+        "Action=DescribePlacementGroups
+         Version=2016-11-15
+         GroupId.1=pg-1
+         Filter.1.Name=state
+         Filter.1.Value.1=available",
+    );
+    let query = PlacementQuery { id: None, filters: vec![Filter::new("group-name", ["rack"])] };
+    recorder.call(|sdk| sdk.describe_placement_groups(query)).unwrap();
+    assert_form(
+        &recorder,
+        "Action=DescribePlacementGroups
+         Version=2016-11-15
+         Filter.1.Name=group-name
+         Filter.1.Value.1=rack",
+    );
+}
+
 const INSTANCE: &str = "<DescribeInstancesResponse><reservationSet><item><instancesSet><item><instanceId>i-1</instanceId>\
     <imageId>ami-1</imageId><instanceState><code>16</code><name>running</name></instanceState><instanceType>m5.large</instanceType>\
     <launchTime>2026-01-02T03:04:05.000Z</launchTime><placement><availabilityZone>us-west-2a</availabilityZone>\

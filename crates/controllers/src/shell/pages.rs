@@ -69,7 +69,8 @@ impl Pages {
         self.0.iter().filter(|(own, _)| is_for(own)).max_by_key(|(own, _)| own.len()).map(|(_, page)| page)
     }
 
-    async fn answer(&self, request: Request) -> Reply {
+    /// The page that the request asks for.
+    pub async fn answer(&self, request: Request) -> Reply {
         match self.find(request.uri().path()) {
             Some(page) => page(request).await,
             None => {
