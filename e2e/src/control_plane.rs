@@ -33,6 +33,7 @@ use std::thread;
 use anyhow::{Context as _, Result};
 
 use crate::client::Client;
+use crate::rights::Asked;
 use build::{Binaries, Prepared, Progress};
 use launch::Launched;
 use parts::Part;
@@ -204,6 +205,11 @@ impl ControlPlane {
     #[must_use]
     pub fn log(&self, name: &str) -> PathBuf {
         processes::log_path(self.folder.path(), name)
+    }
+
+    /// What the operator's account asked for so far: see [`crate::rights`].
+    pub fn asked(&self) -> Result<Asked> {
+        Asked::read(self.folder.path())
     }
 
     /// Fails with the last words of a part that ended by itself.

@@ -105,6 +105,14 @@ impl<C> Stages<C> {
         }
     }
 
+    /// The cluster, where it was raised, and how many tests it has seen to their end.
+    #[must_use]
+    pub fn seen(&self, which: Which) -> Option<(&C, usize)> {
+        let running = self.of(which);
+        let cluster = running.cluster.get()?.as_ref().ok()?;
+        Some((cluster, running.passed.load(Ordering::Relaxed) + running.failed.load(Ordering::Relaxed)))
+    }
+
     /// A line for each stage: what `cargo xtask test` shows at its end.
     #[must_use]
     pub fn summary(&self) -> Vec<String> {
@@ -155,6 +163,7 @@ mod tests {
         let play = |cluster: &usize| if *cluster == 0 { Err("no".to_owned()) } else { Ok(()) };
         assert_eq!(stages.run(&TURN, raise, play), Ok(None));
         assert_eq!(raised.load(Ordering::Relaxed), 2);
+        assert_eq!((stages.seen(Which::Embedded), stages.seen(Which::Real)), (Some((&0, 1)), None));
         assert!(stages.summary()[0].starts_with("some tests on embedded: 1 passed, 1 of them failed once"));
         assert_eq!(stages.summary()[1], "some tests on real: 0 passed, 0 failed");
     }

@@ -434,6 +434,37 @@ fn pods_that_wait_get_a_claim() {
     assert_eq!(operator.terminate(), Some(0));
 }
 
+/// Somebody's older or looser definition let it in.
+#[test]
+fn a_claim_that_cannot_be_read_is_told_and_the_others_go_on() {
+    let cluster = with_a_waiting_pod();
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodeclaims.karpenter.sh";
+    let mut definition = cluster.get(path).unwrap();
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] =
+        json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    cluster.ask("PUT", path, &definition).unwrap();
+    let claims = "/apis/karpenter.sh/v1/nodeclaims";
+    let odd = json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": "odd"}, "spec": {"requirements": "none"},
+    });
+    until("the definition is looser", || cluster.ask("POST", claims, &odd).is_some());
+    let mut operator = Operator::start(&cluster, &["--disable-leader-election", "--batch-idle-duration=10ms"]);
+    let registered = operator.line("registered nodeclaim");
+    assert_ne!(registered["NodeClaim"]["name"], "odd", "{registered}");
+    until("it is told", || {
+        let events = cluster.get("/api/v1/namespaces/default/events").unwrap()["items"].as_array().unwrap().clone();
+        events.iter().any(|event| {
+            event["reason"] == "Unreadable" && event["involvedObject"]["name"] == "odd" && event["type"] == "Warning"
+        })
+    });
+    let counted = "kerf_unreadable_objects{kind=\"NodeClaim\"} 1";
+    until("it is counted", || page(&operator.metrics, "/metrics").1.contains(counted));
+    assert_eq!(page(&operator.probes, "/readyz").0, 200, "the others are cared for");
+    cluster.ask("DELETE", &format!("{claims}/odd"), &Value::Null).unwrap();
+    until("it is forgotten", || !page(&operator.metrics, "/metrics").1.contains(counted));
+    assert_eq!(operator.terminate(), Some(0));
+}
+
 /// `kubectl logs -l app.kubernetes.io/name=karpenter -c controller` reads the standard output of that container. Label and container are the
 /// chart's; that the decisions are on the standard output, whatever else is set, is ours.
 #[test]

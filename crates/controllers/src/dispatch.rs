@@ -51,6 +51,15 @@ pub enum Lane {
 }
 
 impl Lane {
+    /// As metrics name it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Work => "work",
+            Self::Evictions => "evictions",
+            Self::Events => "events",
+        }
+    }
+
     pub fn of(ticket: &Ticket) -> Self {
         match ticket.duty {
             NARRATOR => Self::Events,

@@ -50,6 +50,12 @@ limits! {
     CREDENTIALS_WITHIN: Duration = Time Duration::from_secs(60),
         "A kubeconfig's exec plugin, at start.",
         "Plugins sign in over a network; one that waits for a person waits in vain in a pod.";
+    CREDENTIALS_AGAIN: Duration = Time Duration::from_secs(2),
+        "Between two readings of credentials that the API server does not accept: a token's file, an exec plugin.",
+        "The lease is tried as often, and lost after 10 s: what was replaced is found in time, and a plugin is not run for each request.";
+    TOKEN_FILE_EVERY: Duration = Time Duration::from_secs(60),
+        "Between two readings of a token's file, accepted or not.",
+        "As client-go does. Kubelets replace it when a fifth of its time is left.";
     ANSWER_WITHIN: Duration = Time Duration::from_secs(60),
         "A request to the API server, from its first sending to the last byte of its answer, repetitions and their waits included.",
         "kube-apiserver ends requests of its own after as long.";

@@ -13,13 +13,17 @@ use kerf_controllers::dispatch::Lane;
 use kerf_controllers::limits::STALE_AFTER;
 use kerf_controllers::metrics::Metrics;
 use kerf_controllers::resource::NODES;
-use kerf_controllers::shell::{Caller, Election, Handle, Limits, Reply, Setup, Shell, Stopped, Timings, WallClock};
+use kerf_controllers::shell::{
+    Bounds, Caller, Election, Handle, Limits, PageRequest, Pages, Reply, Setup, Shell, Stopped, Timings, WallClock,
+    serve,
+};
 use kerf_controllers::termination::EVICTION_QUEUE;
 use kerf_controllers::{ApiCall, Change, Desk, Duty, Operator, Options, Outcome, Wake, World, write};
 use kerf_mirror::{Kind, MirrorSettings, Object, View};
 use kerf_model::{Text, UnixMillis};
 use kube::Client;
 use serde_json::json;
+use std::future::ready;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -392,10 +396,7 @@ async fn a_missing_right_is_named_with_its_rule_and_the_other_kinds_go_on() {
     .await;
     let missing = health.missing().unwrap().concat();
     assert!(missing.contains("User \"karpenter\" cannot list"), "{missing}");
-    assert!(
-        missing.contains(r#"{apiGroups: [""], resources: ["services"], verbs: ["get", "list", "watch"]}"#),
-        "{missing}"
-    );
+    assert!(missing.contains(r#"{apiGroups: [""], resources: ["services"], verbs: ["list", "watch"]}"#), "{missing}");
     assert!(!running.is_synced().await);
     running.stop().await.unwrap();
 }
@@ -614,4 +615,51 @@ async fn no_more_requests_are_under_way_than_there_are_slots() {
         call.await.unwrap().unwrap();
     }
     assert_eq!(most.load(Ordering::SeqCst), SLOTS);
+}
+
+/// Knows one token at a time.
+async fn start_with_tokens(accepted: Arc<Mutex<String>>) -> kube::Config {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let config = kube::Config::new(format!("http://{}", listener.local_addr().unwrap()).parse().unwrap());
+    let pages = Pages::default().with("/", move |request: PageRequest| {
+        let wanted = format!("Bearer {}", accepted.lock().unwrap());
+        let is_known =
+            request.headers().get("authorization").is_some_and(|found| found.as_bytes() == wanted.as_bytes());
+        let (code, reason) = if is_known { (200, "") } else { (401, "Unauthorized") };
+        ready(Reply::json(code, json!({"kind": "Status", "code": code, "reason": reason}).to_string()))
+    });
+    serve("tokens", listener, pages, Bounds { per_second: 1_000_000, ..Bounds::default() }).unwrap();
+    config
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_is_no_longer_accepted_is_read_or_asked_for_again() {
+    let folder = tempfile::tempdir().unwrap();
+    for how in ["tokenFile", "exec"] {
+        let accepted = Arc::new(Mutex::new("first".to_owned()));
+        let mut config = start_with_tokens(Arc::clone(&accepted)).await;
+        let file = folder.path().join(how);
+        // As an editor leaves it.
+        let write = |token: &str| std::fs::write(&file, format!("{token}\n")).unwrap();
+        write("first");
+        // A plugin that does not say when its token ends.
+        let script = format!(
+            "printf '{{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\"status\":{{\"token\":\"%s\"}}}}' \
+             \"$(cat {})\"",
+            file.display()
+        );
+        let exec = json!({
+            "apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/sh", "args": ["-c", script], "interactiveMode": "Never",
+        });
+        let user = if how == "exec" { json!({"exec": exec}) } else { json!({"tokenFile": file}) };
+        config.auth_info = serde_json::from_value(user).unwrap();
+        let caller = Caller::new(kerf_controllers::shell::client(&config).unwrap(), Limits::none());
+        caller.get("/api").await.unwrap();
+
+        // It ends early, and is replaced a little later.
+        "second".clone_into(&mut accepted.lock().unwrap());
+        assert_eq!(caller.get("/api").await.unwrap_err().status, 401, "{how}");
+        write("second");
+        until("the new token is used", async || caller.get("/api").await.is_ok()).await;
+    }
 }

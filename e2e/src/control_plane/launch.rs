@@ -15,6 +15,7 @@ use super::parts::KWOK;
 use super::processes::{self, Processes};
 use super::{Address, Extent, Kubelet};
 use crate::client::Client;
+use crate::rights;
 
 /// The API server is ready after about 2 s on two idle cores. A minute and a half forgives a machine that compiles beside us.
 const READY_WITHIN: Duration = Duration::from_secs(90);
@@ -47,6 +48,17 @@ metadata:
 spec:
   forwards:
   - target: {address: 127.0.0.1, port: FORWARDED}
+";
+
+/// What the operator's own account asks for, without bodies; of everybody else nothing. See [`crate::rights`].
+const AUDIT_POLICY: &str = "\
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
+  users: [USER]
+- level: None
 ";
 
 /// The default profile, and one that spreads over hosts and zones what does not say how it wants to be spread.
@@ -103,7 +115,7 @@ fn launch_once(extent: Extent, binaries: &Binaries, folder: &Path, credentials: 
     processes.start(
         "kube-apiserver",
         binaries.path("kube-apiserver")?,
-        &api_server_arguments(extent, credentials, etcd_port, secure_port),
+        &api_server_arguments(extent, credentials, folder, (etcd_port, secure_port))?,
     )?;
     let client = Client::new(&address)?;
     wait_until_ready(&mut processes, &client, &["/readyz", "/api/v1/namespaces/default"])?;
@@ -188,8 +200,15 @@ fn etcd_arguments(data: &Path, port: u16) -> Vec<String> {
     ]
 }
 
-fn api_server_arguments(extent: Extent, credentials: &Credentials, etcd_port: u16, secure_port: u16) -> Vec<String> {
+fn api_server_arguments(
+    extent: Extent,
+    credentials: &Credentials,
+    folder: &Path,
+    (etcd_port, secure_port): (u16, u16),
+) -> Result<Vec<String>> {
     let file = |path: &Path| path.display().to_string();
+    let policy = folder.join("audit-policy.yaml");
+    fs::write(&policy, AUDIT_POLICY.replace("USER", &rights::user())).context("cannot write the audit policy")?;
     let mut arguments = vec![
         format!("--etcd-servers=http://127.0.0.1:{etcd_port}"),
         "--bind-address=127.0.0.1".to_owned(),
@@ -207,12 +226,14 @@ fn api_server_arguments(extent: Extent, credentials: &Credentials, etcd_port: u1
         "--api-audiences=https://kubernetes.default.svc".to_owned(),
         "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
         "--authorization-mode=Node,RBAC".to_owned(),
+        format!("--audit-policy-file={}", file(&policy)),
+        format!("--audit-log-path={}", file(&rights::log_path(folder))),
     ];
     if extent == Extent::ApiServer {
         // Nobody makes the `default` service account without a controller manager, and pods would be refused without it.
         arguments.push("--disable-admission-plugins=ServiceAccount".to_owned());
     }
-    arguments
+    Ok(arguments)
 }
 
 fn controller_manager_arguments(credentials: &Credentials, address: &Address) -> Vec<String> {

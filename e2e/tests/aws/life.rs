@@ -29,6 +29,7 @@ fn life(stage: &mut Stage) {
     a_deleted_node_ends_its_machine(stage);
     machines_go_with_pods(stage);
     stage.leave_nothing();
+    stage.check_rights();
 }
 
 fn machines_come_with_pods(stage: &Stage) {

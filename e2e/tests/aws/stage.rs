@@ -15,6 +15,7 @@ use kerf_e2e::control_plane::{self, Address, Started, build};
 use kerf_e2e::crds;
 use kerf_e2e::packages::{Installed, Package};
 use kerf_e2e::panics::caught;
+use kerf_e2e::rights::{self, Granted};
 use serde_json::Value;
 
 use crate::Test;
@@ -72,14 +73,16 @@ pub(crate) struct Stage {
     _registrar: Registrar,
     kubectl: PathBuf,
     address: Address,
-    _plane: Plane,
+    /// The operator's own: that of its service account, where rights are looked at.
+    kubeconfig: PathBuf,
+    plane: Plane,
     folder: tempfile::TempDir,
 }
 
 /// Ends with us.
 enum Plane {
     Embedded { _plane: Box<kerf_control_plane::ControlPlane> },
-    Real { _plane: Box<control_plane::ControlPlane> },
+    Real { plane: Box<control_plane::ControlPlane> },
 }
 
 /// Runs one test. `Some` is why it did not run.
@@ -130,13 +133,17 @@ impl Stage {
         let (address, plane) = match needs {
             Needs::Embedded => embedded(folder.path()),
             Needs::Real => match control_plane::start_cluster(&build::to_stderr) {
-                Ok(Started::Ready(plane)) => (plane.address().clone(), Plane::Real { _plane: plane }),
+                Ok(Started::Ready(plane)) => (plane.address().clone(), Plane::Real { plane }),
                 Ok(Started::Skipped(reason)) => return Err(reason),
                 Err(error) => panic!("the real cluster does not start: {error:#}"),
             },
         };
         let client = Client::new(&address).unwrap();
         crds::install(&client, &crds::read(&crds::folder()).unwrap()).unwrap();
+        let kubeconfig = match needs {
+            Needs::Embedded => address.kubeconfig.clone(),
+            Needs::Real => rights::install(&client, &address, &[rights::AWS], folder.path()).unwrap(),
+        };
         let prepared = emulator.prepare(CLUSTER, REGION).unwrap();
         let account = Account::new(emulator.endpoint(), REGION, ADMIN_KEY);
         let registrar = Registrar::start(account.clone(), client.clone(), CLUSTER);
@@ -151,7 +158,8 @@ impl Stage {
             _registrar: registrar,
             kubectl,
             address,
-            _plane: plane,
+            kubeconfig,
+            plane,
             folder,
         })
     }
@@ -176,7 +184,7 @@ impl Stage {
     #[track_caller]
     pub(crate) fn begin_operator(&mut self) {
         let usual = [
-            ("KUBECONFIG", self.address.kubeconfig.display().to_string()),
+            ("KUBECONFIG", self.kubeconfig.display().to_string()),
             ("SYSTEM_NAMESPACE", "kube-system".to_owned()),
             // One at a time, and no waiting for the lease of one that was killed.
             ("DISABLE_LEADER_ELECTION", "true".to_owned()),
@@ -306,6 +314,18 @@ impl Stage {
         });
         let profiles = self.account.profiles_of(CLUSTER).unwrap();
         assert!(profiles.is_empty(), "instance profiles of ours are left: {profiles:?}");
+    }
+
+    /// The operator asked for nothing that `deploy/rbac` does not grant, and for all that only AWS needs.
+    #[track_caller]
+    pub(crate) fn check_rights(&self) {
+        let Plane::Real { plane } = &self.plane else { panic!("nobody looks at rights here") };
+        let difference = plane.asked().unwrap().against(&Granted::read(&[rights::AWS]).unwrap());
+        assert_eq!(difference.missing, Vec::<String>::new(), "asked for, and not granted");
+        let mut of_aws = rights::OF_AWS.iter().filter(|right| !right.starts_with("list "));
+        // Lists are for servers that cannot begin a watch with what is there.
+        let is_used = |right: &&str| !difference.unused.iter().any(|unused| unused == right);
+        assert!(of_aws.all(is_used), "granted for AWS, and never asked for: {:?}", difference.unused);
     }
 
     /// Waits until it holds.

@@ -13,6 +13,8 @@
 //!
 //! `regression` says which test keeps which behaviour of upstream's own suite. A test that fails is repeated once: see `kerf_e2e::repeat`.
 //!
+//! On the real one the operator works as the service account of `deploy/rbac`, and has to make do with its rights: see `rights`.
+//!
 //! Not for: decisions (`engine`), nor what only time shows (`controllers/tests`, under a virtual clock).
 
 #![expect(clippy::unwrap_used, reason = "a test tells what went wrong by panicking")]
@@ -26,12 +28,15 @@ mod admission;
 mod buffers;
 mod claims;
 mod commands;
+mod crowd;
 mod documents;
 mod explain;
 mod leadership;
 mod provisioning;
 mod regression;
 mod removal;
+mod rights;
+mod silence;
 mod spread;
 mod static_capacity;
 
@@ -87,6 +92,8 @@ const MODULES: &[(&str, &[Test])] = &[
     ("commands", commands::TESTS),
     ("explain", explain::TESTS),
     ("leadership", leadership::TESTS),
+    ("silence", silence::TESTS),
+    ("crowd", crowd::TESTS),
     ("spread", spread::TESTS),
 ];
 
@@ -105,17 +112,22 @@ fn main() -> ExitCode {
             }
         }
     }
+    if std::env::var_os("KERF_LONG").is_some() {
+        trials.extend(crowd::LONG.iter().map(|test| trial(&stages, Which::Real, "held", 0, *test)));
+    }
     trials.push(Trial::test("every_behaviour_of_the_regression_suite_has_a_test", || {
         regression::check().map_err(Failed::from)
     }));
     let conclusion = libtest_mimic::run(&arguments, trials);
+    // Afterwards: it judges what all of the others made the operator do.
+    let judged = libtest_mimic::run(&arguments, vec![rights::trial(&stages)]);
     if !arguments.list {
         for line in stages.summary() {
             println!("{line}");
         }
         println!("{}", regression::told());
     }
-    conclusion.exit_code()
+    if conclusion.has_failed() { conclusion.exit_code() } else { judged.exit_code() }
 }
 
 fn trial(stages: &Arc<Stages>, which: Which, module: &'static str, index: usize, test: Test) -> Trial {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use kerf_api::NodePool;
 use serde_json::{Value, json};
 
-use crate::scene::{name, text};
+use crate::scene::{is_true, name, text};
 use crate::stage::{NODES, Stage};
 use crate::tests;
 
@@ -17,7 +17,22 @@ tests!(
     d4_11_pods_that_avoid_their_like_get_a_node_each,
     a_rogue_who_taints_every_new_node_is_not_followed_without_end,
     a_rogue_is_not_followed_without_end_where_empty_nodes_stay_for_a_while,
+    an_overlay_says_that_it_is_in_force,
 );
+
+fn an_overlay_says_that_it_is_in_force(stage: &Stage<'_>) {
+    const OVERLAYS: &str = "/apis/karpenter.sh/v1alpha1/nodeoverlays";
+    let path = format!("{OVERLAYS}/{}", stage.namespace);
+    stage.add_pool(|_| {});
+    stage.clear_later(path.clone());
+    let own = json!({"key": "karpenter.sh/nodepool", "operator": "In", "values": [stage.namespace]});
+    let overlay = json!({
+        "apiVersion": "karpenter.sh/v1alpha1", "kind": "NodeOverlay", "metadata": {"name": stage.namespace},
+        "spec": {"requirements": [own], "priceAdjustment": "+10%", "weight": 1},
+    });
+    stage.create(OVERLAYS, &overlay);
+    stage.wait_for("the overlay to be judged", || is_true(&stage.read(&path), "ValidationSucceeded"));
+}
 
 /// A deployment and a DaemonSet whose requests only a LimitRange tells share one node, so the node was chosen for both.
 fn with_limit_range(stage: &Stage<'_>, limits: &Value) {

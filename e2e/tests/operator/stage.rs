@@ -13,6 +13,7 @@ use kerf_e2e::control_plane::{self, Address, Kubelet, Started, build, parts};
 use kerf_e2e::crds;
 use kerf_e2e::packages::{Installed, Package};
 use kerf_e2e::panics::{self, caught};
+use kerf_e2e::rights::{self, Asked};
 use kerf_e2e::stages::{self, Turn, Which};
 use serde_json::{Value, json};
 
@@ -31,11 +32,17 @@ pub(crate) const NODE_CLAIMS: &str = "/apis/karpenter.sh/v1/nodeclaims";
 pub(crate) const NODE_CLASSES: &str = "/apis/karpenter.kwok.sh/v1alpha1/kwoknodeclasses";
 pub(crate) const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/karpenter-leader-election";
 
+/// What the operator of these tests may do: that of AWS, too, which is the ground of the others.
+pub(crate) const FILES: [&str; 5] = [rights::AWS, rights::KWOK, rights::GATES[0], rights::GATES[1], rights::GATES[2]];
+
 /// Both clusters, raised when the first test comes.
 pub(crate) type Stages = stages::Stages<Cluster>;
 
 pub(crate) struct Cluster {
+    /// Of one with every right.
     address: Address,
+    /// The operator's own: that of its service account, where rights are looked at.
+    kubeconfig: PathBuf,
     kubectl: PathBuf,
     /// Before the control plane, so that it ends first.
     operator: Mutex<Operator>,
@@ -108,14 +115,18 @@ fn raise(which: Which) -> Result<Cluster, String> {
         "apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "default"}, "spec": {}
     });
     assert_eq!(client.post(NODE_CLASSES, &class).unwrap().status, 201);
-    let operator = process::start(&address.kubeconfig, folder.path(), "first", &[]);
+    let kubeconfig = match which {
+        Which::Embedded => address.kubeconfig.clone(),
+        Which::Real => rights::install(&client, &address, &FILES, folder.path()).unwrap(),
+    };
+    let operator = process::start(&kubeconfig, folder.path(), "first", &[]);
     wait_some("the operator to be ready", || operator.is_ready().then_some(()));
     build::to_stderr(&format!(
         "{}: {what} and the operator ready after {} ms",
         which.name(),
         began.elapsed().as_millis()
     ));
-    Ok(Cluster { address, kubectl, operator: Mutex::new(operator), plane, folder })
+    Ok(Cluster { address, kubeconfig, kubectl, operator: Mutex::new(operator), plane, folder })
 }
 
 fn embedded(folder: &Path) -> (Address, Plane, String) {
@@ -135,6 +146,14 @@ fn embedded(folder: &Path) -> (Address, Plane, String) {
 impl Cluster {
     fn operator(&self) -> MutexGuard<'_, Operator> {
         self.operator.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the operator asked for so far; None where nobody writes it down.
+    pub(crate) fn asked(&self) -> Option<Asked> {
+        match &self.plane {
+            Plane::Embedded { .. } => None,
+            Plane::Real { plane } => Some(plane.asked().unwrap()),
+        }
     }
 }
 
@@ -176,9 +195,18 @@ impl<'a> Stage<'a> {
         &self.cluster.address.kubeconfig
     }
 
+    /// The operator's own kubeconfig.
+    pub(crate) fn operators_kubeconfig(&self) -> &'a Path {
+        &self.cluster.kubeconfig
+    }
+
+    pub(crate) fn is_real(&self) -> bool {
+        matches!(self.cluster.plane, Plane::Real { .. })
+    }
+
     /// One more operator on the same cluster.
     pub(crate) fn start_operator(&self, name: &str) -> Operator {
-        process::start(&self.cluster.address.kubeconfig, self.cluster.folder.path(), name, &[])
+        process::start(&self.cluster.kubeconfig, self.cluster.folder.path(), name, &[])
     }
 
     /// Lets an operator with further settings take the place of the one that leads, while `play` runs. For tests that are alone.
@@ -187,7 +215,7 @@ impl<'a> Stage<'a> {
             let mut operator = self.operator();
             let ended = operator.stop().unwrap();
             assert!(ended.success(), "the operator ended with {ended}");
-            let (kubeconfig, folder) = (&self.cluster.address.kubeconfig, self.cluster.folder.path());
+            let (kubeconfig, folder) = (&self.cluster.kubeconfig, self.cluster.folder.path());
             *operator = process::start(kubeconfig, folder, &format!("{name}-{}", self.namespace), environment);
             wait_some("the operator to be ready", || operator.is_ready().then_some(()));
         };

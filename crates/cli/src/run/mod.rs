@@ -259,8 +259,13 @@ fn election(settings: &Settings, config: &kube::Config, identity: &str) -> anyho
 
 /// Kinds that only a gate makes use of.
 fn unwanted(options: &Options) -> Vec<Kind> {
-    let kinds =
-        [(Kind::NodeOverlay, options.gates.node_overlay), (Kind::CapacityBuffer, options.gates.capacity_buffer)];
+    let kinds = [
+        (Kind::NodeOverlay, options.gates.node_overlay),
+        // Buffers are sized by templates of pods, and by Deployments; nothing else is.
+        (Kind::CapacityBuffer, options.gates.capacity_buffer),
+        (Kind::PodTemplate, options.gates.capacity_buffer),
+        (Kind::Deployment, options.gates.capacity_buffer),
+    ];
     kinds.into_iter().filter(|(_, is_wanted)| !is_wanted).map(|(kind, _)| kind).collect()
 }
 

@@ -47,6 +47,7 @@ const REBOOTS: [f64; 8] = exponential(10.0, 2.0);
 const REQUESTS: [f64; 20] = exponential(0.001, 1.5);
 /// 1, 2, 4, 5 and then in steps of five up to a thousand.
 const BATCH_SIZES: [f64; 203] = batch_sizes();
+const WAITS: [f64; 10] = [0.005, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0];
 const RETRIES: [f64; 6] = [0.0, 1.0, 2.0, 3.0, 5.0, 10.0];
 
 const fn batch_sizes() -> [f64; 203] {
@@ -323,6 +324,8 @@ families! {
         "How long ago a kind's watch last said anything, a bookmark at least.";
     EVENTS_UNTOLD_TOTAL = "kerf_events_untold_total" counter []
         "Events that were not written, because too many waited for the API server already; they are told later if they still hold.";
+    REQUEST_WAIT_SECONDS = "kerf_request_wait_seconds" WAITS [lane]
+        "How long a request to the API server waited for its turn, by lane: work, evictions or events.";
     UNSOUND_PLANS_TOTAL = "kerf_unsound_plans_total" counter []
         "Plans that would have broken a rule of the audit, and were dropped.";
     // The process.

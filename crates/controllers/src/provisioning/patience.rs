@@ -7,7 +7,7 @@
 use super::apply::{is_disrupted, pool_of};
 use crate::desk::Desk;
 use k8s_openapi::api::core::v1::{Node, Taint};
-use kerf_api::NodeClaim;
+use kerf_api::{NodeClaim, taints};
 use kerf_model::UnixMillis;
 
 /// So many may be spoiled without any wait.
@@ -47,6 +47,8 @@ fn is_foreign(taint: &Taint, claim: &NodeClaim) -> bool {
     let mut own = spec.taints.iter().chain(&spec.startup_taints).flatten();
     !KUBERNETES.iter().any(|prefix| taint.key.starts_with(prefix))
         && !taint.key.starts_with("karpenter.sh/")
+        // Among them our own fence, which stands as long as a node's own pods are being bound.
+        && !taints::is_known_ephemeral(&taint.key, &taint.effect)
         && !own.any(|own| own.key == taint.key && own.effect == taint.effect)
 }
 
@@ -76,6 +78,8 @@ mod tests {
             ("cni", "NoExecute", false),
             ("node.kubernetes.io/not-ready", "NoSchedule", false),
             ("karpenter.sh/unregistered", "NoExecute", false),
+            ("kerf.dev/early-binding", "NoSchedule", false),
+            ("readiness.k8s.io/network", "NoSchedule", false),
         ];
         for (key, effect, expected) in cases {
             let taint = Taint { key: key.to_owned(), effect: effect.to_owned(), ..Taint::default() };

@@ -7,6 +7,7 @@ use super::clock::Timeline;
 use crate::dispatch::{Lane, Refused, Trip, unanswered};
 use crate::errand::{ApiCall, ApiFailure, Outcome};
 use crate::limits::{LIST_PAGE, LIST_PAGES_MAX, PAGE_BYTES_MAX, RATE_OF_EVICTIONS, SHARE_OF_EVICTIONS};
+use crate::metrics::families::REQUEST_WAIT_SECONDS;
 use crate::metrics::{Metrics, runtime};
 use crate::watcher::{JSON, escaped};
 use bytes::Bytes;
@@ -157,7 +158,7 @@ impl Caller {
         // Thousands may wait here: as text they are a tenth of what they are as trees, and what sends them is made when it is their turn.
         let letter = Letter::of(call);
         loop {
-            let slot = self.pace.turn(trip.lane().unwrap_or(Lane::Work)).await;
+            let slot = self.turn(trip.lane().unwrap_or(Lane::Work)).await;
             let by = match trip.leaves(timeline.now()) {
                 Ok(by) => timeline.instant(by),
                 Err(Outcome::Api(outcome)) => return (outcome, slot),
@@ -174,6 +175,15 @@ impl Caller {
             drop(slot);
             tokio::time::sleep_until(timeline.instant(then)).await;
         }
+    }
+
+    async fn turn(&self, lane: Lane) -> OwnedSemaphorePermit {
+        let begun = Instant::now();
+        let slot = self.pace.turn(lane).await;
+        if let Some(metrics) = &self.metrics {
+            metrics.observe(&REQUEST_WAIT_SECONDS, &[lane.as_str()], begun.elapsed().as_secs_f64());
+        }
+        slot
     }
 
     async fn send(&self, letter: &Letter, by: tokio::time::Instant) -> Result<Value, Refused> {

@@ -1,6 +1,7 @@
 //! The one way to a client for the API server: no repetitions behind our back, connections that notice when their other side is gone, and the
 //! proxies that the environment names.
 
+use super::credentials::Authorized;
 use crate::limits::{CONNECT_WITHIN, KEEPALIVE_AFTER, KEEPALIVE_EVERY, KEEPALIVE_TRIES, UNACKNOWLEDGED};
 use http::Uri;
 use hyper_util::client::legacy::connect::proxy::Tunnel;
@@ -9,7 +10,7 @@ use hyper_util::client::proxy::matcher::Matcher;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ClientBuilder, ConfigExt};
 use kube::{Client, Config};
-use tower::{BoxError, Service, ServiceBuilder};
+use tower::{BoxError, Layer, Service, ServiceBuilder};
 
 /// Why there can be no client.
 #[derive(Debug, thiserror::Error)]
@@ -91,12 +92,10 @@ where
             .pool_timer(TokioTimer::new())
             .build(secure);
     let connections = ServiceBuilder::new().map_err(BoxError::from).service(connections);
-    let builder = ClientBuilder::new(connections, config.default_namespace.clone());
-    let builder = builder.with_layer(&config.extra_headers_layer()?);
-    Ok(match config.auth_layer()? {
-        Some(auth) => builder.with_layer(&auth).with_layer(&config.base_uri_layer()).build(),
-        None => builder.with_layer(&config.base_uri_layer()).build(),
-    })
+    let headed = config.extra_headers_layer()?.layer(connections);
+    let authorized = Authorized::new(config, headed)?;
+    let builder = ClientBuilder::new(authorized, config.default_namespace.clone());
+    Ok(builder.with_layer(&config.base_uri_layer()).build())
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ mod bucket;
 mod caller;
 mod client;
 mod clock;
+mod credentials;
 mod errands;
 mod health;
 mod lease;

@@ -39,6 +39,9 @@ const SEEN_WITHIN_MS: i64 = 10_000;
 /// After the server said that there is no such pod (any more), as above; the next look of a drain would be this soon.
 const GONE_WITHIN_MS: i64 = 1_000;
 
+/// A pod that a budget holds is told so again after this long. Budgets may hold for days, and many pods at once.
+const HELD_QUIET_MS: i64 = 600_000;
+
 /// Why pods leave when no disruption gave a reason.
 const FORCEFUL: &str = "Forceful Termination";
 
@@ -283,7 +286,10 @@ impl EvictionQueue {
                 self.forget(uid);
                 return;
             };
+            // Whoever runs the pod may not look at nodes. The server's own words name the budget.
             let about = About::of(NODES, &node.metadata);
+            let held = format!("Cannot leave node {}, which is to go: {}", about.name, failure.message);
+            desk.event(Event::warning(About::pod(pod, uid), "EvictionBlocked", held).quiet_for(HELD_QUIET_MS));
             // Apart from "N pods are waiting", which every drain says first: this one says what to do something about.
             let same = [about.name.clone(), why.into()];
             let message = format!("Failed to drain node, {why} (Pod={pod})");

@@ -14,7 +14,7 @@ pub(super) fn words(verb: &str, resource: &Resource, trouble: &Trouble) -> Strin
         Trouble::Missing => format!("the API server does not serve {name}: {MISSING}"),
         Trouble::Forbidden { message } => format!(
             "may not {verb} {name} ({message}); add to the ClusterRole: \
-             {{apiGroups: [{group:?}], resources: [{plural:?}], verbs: [\"get\", \"list\", \"watch\"]}}"
+             {{apiGroups: [{group:?}], resources: [{plural:?}], verbs: [\"list\", \"watch\"]}}"
         ),
         Trouble::Unauthorized { message } => {
             format!(
@@ -40,7 +40,7 @@ mod tests {
         assert_eq!(
             words("list", &SERVICES, &trouble),
             "may not list services (services is forbidden); add to the ClusterRole: \
-             {apiGroups: [\"\"], resources: [\"services\"], verbs: [\"get\", \"list\", \"watch\"]}"
+             {apiGroups: [\"\"], resources: [\"services\"], verbs: [\"list\", \"watch\"]}"
         );
     }
 

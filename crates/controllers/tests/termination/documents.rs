@@ -141,6 +141,10 @@ fn d2_21_a_budget_stops_the_eviction_and_it_is_tried_again_later_and_later() {
     let told = rehearsal.events("FailedDraining");
     assert!(told.iter().any(|message| message.contains("evicting pod violates a PDB")), "{told:?}");
     assert!(told.iter().any(|message| message.contains("1 pods are waiting to be evicted")), "{told:?}");
+    let held = rehearsal.events("EvictionBlocked");
+    let words =
+        "Cannot leave node n1, which is to go: Cannot evict pod as it would violate the pod's disruption budget.";
+    assert!(held.len() == 1 && held[0].starts_with(words), "once in ten minutes, on the pod itself: {held:?}");
     rehearsal.delete("/apis/policy/v1/namespaces/default/poddisruptionbudgets/web");
     rehearsal.run_until("the pod leaves", 11, |rehearsal| is_leaving(rehearsal, "a"));
     assert_eq!(rehearsal.events("Evicted"), ["Evicted pod: Forceful Termination"]);
