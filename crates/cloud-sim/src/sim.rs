@@ -18,6 +18,7 @@ mod market;
 mod notice;
 mod options;
 mod order;
+mod tokens;
 mod yard;
 
 pub use bill::{Bill, BillLine};
@@ -38,17 +39,24 @@ use kerf_cloud::{
 };
 use kerf_model::{CapacityType, InstanceType, Money, Text, TypeName, UnixMillis};
 use market::Market;
-use order::{Host, Purchase};
+use order::{Host, OrderClass, Purchase};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokens::{FleetAnswer, Known, Tokens};
 
 pub const EC2_NODE_CLASS: NodeClassKind =
     NodeClassKind::plain(api_labels::AWS_GROUP, "v1", "EC2NodeClass", "ec2nodeclasses");
 
 /// What a spot machine gets between the notice and its end.
 const SPOT_WARNING_MS: i64 = 120_000;
+
+/// Within so long reads show a machine, however much they lag: EC2 promises nothing, and needs seconds.
+const READS_SETTLE_MS: i64 = 15_000;
+
+/// Claims whose requests in vain a provider counts.
+const ASKING_MAX: usize = 10_000;
 
 const LONG_POLL_MS: i64 = 20_000;
 /// How soon a notice is heard by whoever listens already.
@@ -65,12 +73,25 @@ struct Inner {
     yard: Arc<dyn Yard>,
     account: Account,
     well_known: Vec<&'static str>,
-    world: Mutex<World>,
+    /// What outlives a provider.
+    world: Arc<Mutex<World>>,
+    /// What does not: fleets that were asked for, by the claim's uid.
+    asking: Mutex<BTreeMap<Text, Asking>>,
+}
+
+/// What a provider knows of its own requests for a claim.
+#[derive(Debug, Clone, Copy, Default)]
+struct Asking {
+    /// Tokens that are used up.
+    n_before: u32,
+    /// Since when it is known that somebody else used the next one for something else.
+    mismatched: Option<UnixMillis>,
 }
 
 struct World {
     market: Market,
     fleet: Fleet,
+    tokens: Tokens,
     /// How often chance was asked, by purpose.
     n_draws: BTreeMap<&'static str, u64>,
     prices_hold_until: Option<UnixMillis>,
@@ -89,11 +110,34 @@ impl SimCloud {
             chance: Chance::new(options.seed),
             account: Account::new(options.clone()),
             well_known,
-            world: Mutex::new(World { market, fleet: Fleet::default(), n_draws: BTreeMap::new(), prices_hold_until }),
+            world: Arc::new(Mutex::new(World {
+                market,
+                fleet: Fleet::default(),
+                tokens: Tokens::default(),
+                n_draws: BTreeMap::new(),
+                prices_hold_until,
+            })),
+            asking: Mutex::default(),
             options,
             clock,
             yard,
         })))
+    }
+
+    /// A provider that has just begun, over the same account: what the one before it knew is forgotten.
+    #[must_use]
+    pub fn successor(&self) -> Self {
+        let before = &self.0;
+        Self(Arc::new(Inner {
+            options: before.options.clone(),
+            chance: before.chance,
+            clock: before.clock.clone(),
+            yard: before.yard.clone(),
+            account: Account::new(before.options.clone()),
+            well_known: before.well_known.clone(),
+            world: before.world.clone(),
+            asking: Mutex::default(),
+        }))
     }
 
     /// Lets happen what is due by now. Every question does that first; this is for when nobody asks.
@@ -186,18 +230,102 @@ impl SimCloud {
     fn buy(&self, order: &LaunchOrder) -> Result<Instance, CloudError> {
         let bought = self.with_world(|world, now| {
             self.throttle(world, "CreateFleet")?;
-            if let Some(machine) = world.fleet.of_claim(&order.uid, now) {
-                return Ok((machine.truth(), None));
+            if kwok::NODE_CLASS.is(&order.node_class) {
+                // What names its machine after the claim needs no token.
+                if let Some(machine) = world.fleet.of_claim(&order.uid, now) {
+                    return Ok((machine.truth(), None));
+                }
+                let purchase = self.0.choose(world, order, &order::kwok_class(order)?, now)?;
+                let machine = self.0.deliver(world, order, &purchase, now);
+                return Ok((purchase.instance, machine));
             }
-            let purchase = self.0.choose(world, order, now)?;
-            let machine = self.0.deliver(world, order, &purchase, now);
-            Ok((purchase.instance, machine))
+            self.ask_fleet(world, order, now)
         });
         let (instance, machine) = bought?;
         if let Some(machine) = machine {
             self.0.yard.boot(machine);
         }
         Ok(instance)
+    }
+
+    /// One machine from a fleet. A claim has tokens of its own, one for each time that it was asked for in vain, so that a request whose
+    /// answer nobody heard is not made again. Whoever follows a provider that died does not know how often that one asked, nor with what:
+    /// a token that was used otherwise says that there may be a machine, and reads will show it before long.
+    fn ask_fleet(
+        &self,
+        world: &mut World,
+        order: &LaunchOrder,
+        now: UnixMillis,
+    ) -> Result<(Instance, Option<NewMachine>), CloudError> {
+        let class = order::ec2_class(order)?;
+        let parameters = self.0.parameters(world, order, &class, now)?;
+        loop {
+            let asking = self.asking().get(&order.uid).copied().unwrap_or_default();
+            let token: Text = format!("{}/{}", order.uid, asking.n_before).into();
+            let used_up = Asking { n_before: asking.n_before + 1, mismatched: None };
+            match world.tokens.look(&token, parameters, now) {
+                Known::New => {
+                    let chosen = self.0.choose(world, order, &class, now);
+                    let answer = match &chosen {
+                        Ok(purchase) => FleetAnswer::Launched { provider_id: purchase.instance.provider_id.clone() },
+                        Err(CloudError::NoCapacity { sold_out, .. }) => FleetAnswer::SoldOut(sold_out.clone()),
+                        Err(_) => return chosen.map(|purchase| (purchase.instance, None)),
+                    };
+                    world.tokens.remember(token, parameters, answer, now);
+                    if chosen.is_err() {
+                        self.note(order, used_up);
+                    }
+                    let purchase = chosen?;
+                    let machine = self.0.deliver(world, order, &purchase, now);
+                    return Ok((purchase.instance, machine));
+                }
+                Known::Answered(FleetAnswer::Launched { provider_id }) => {
+                    let machine = world.fleet.machine(&provider_id).filter(|machine| !machine.is_gone(now));
+                    if let Some(machine) = machine {
+                        return Ok((machine.truth(), None));
+                    }
+                    self.note(order, used_up);
+                }
+                Known::Answered(FleetAnswer::SoldOut(sold_out)) => {
+                    self.note(order, used_up);
+                    return Err(order::no_capacity(order, sold_out));
+                }
+                Known::Mismatch => {
+                    let of_claim = world.fleet.visible(now).find(|it| *it.claim == *order.claim.0 && !it.is_ending);
+                    if let Some(instance) = of_claim {
+                        return Ok((instance, None));
+                    }
+                    let since = asking.mismatched.unwrap_or(now);
+                    if now.0 - since.0 >= READS_SETTLE_MS {
+                        self.note(order, used_up);
+                        continue;
+                    }
+                    let mismatched = Some(since);
+                    self.note(order, Asking { mismatched, ..asking });
+                    let message = format!(
+                        "NodeClaim {}: IdempotentParameterMismatch: it was asked for before, and otherwise; waiting for what came of it",
+                        order.claim
+                    );
+                    return Err(CloudError::LaunchFailed {
+                        reason: "IdempotentParameterMismatch".into(),
+                        message: message.into(),
+                    });
+                }
+            }
+        }
+    }
+
+    fn note(&self, order: &LaunchOrder, asking: Asking) {
+        let mut all = self.asking();
+        if all.len() >= ASKING_MAX {
+            // Whoever asks again learns it again.
+            all.clear();
+        }
+        all.insert(order.uid.clone(), asking);
+    }
+
+    fn asking(&self) -> MutexGuard<'_, BTreeMap<Text, Asking>> {
+        self.0.asking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn end(&self, instance: &InstanceRef) -> Result<(), CloudError> {
@@ -287,16 +415,14 @@ impl Inner {
     }
 
     /// Which offering the order gets.
-    fn choose(&self, world: &mut World, order: &LaunchOrder, now: UnixMillis) -> Result<Purchase, CloudError> {
-        let is_kwok = kwok::NODE_CLASS.is(&order.node_class);
-        let class = if is_kwok { order::kwok_class(order)? } else { order::ec2_class(order)? };
-        let types = match &class.ec2 {
-            None => world.market.kwok_types(),
-            Some(_) => {
-                let facts = &ec2_facts(order.class_object.as_deref())?;
-                world.market.ec2_types(facts, now)
-            }
-        };
+    fn choose(
+        &self,
+        world: &mut World,
+        order: &LaunchOrder,
+        class: &OrderClass,
+        now: UnixMillis,
+    ) -> Result<Purchase, CloudError> {
+        let types = types_for(world, order, class, now)?;
         let failed = &self.options.faults.failed_launch_share;
         if *failed > 0.0 && self.draw(world, "failed launch") < *failed {
             let message = format!("NodeClaim {}: InternalError: an internal error has occurred", order.claim);
@@ -304,15 +430,28 @@ impl Inner {
         }
         let mut sold_out = Vec::new();
         let host = self.host(world, order);
-        for candidate in order::acceptable(&types, order, &class)? {
+        for candidate in order::acceptable(&types, order, class)? {
             if world.market.take(&candidate.key, now) {
-                return Ok(order::purchase(self, order, &class, &candidate, host, sold_out, now));
+                return Ok(order::purchase(self, order, class, &candidate, host, sold_out, now));
             }
             sold_out.push(candidate.key);
         }
-        let message =
-            format!("NodeClaim {}: {} offerings suit it, and none of them has capacity", order.claim, sold_out.len());
-        Err(CloudError::NoCapacity { message: message.into(), sold_out })
+        Err(order::no_capacity(order, sold_out))
+    }
+
+    /// What a request for a fleet says: what is acceptable, in order, at which prices, on which class.
+    fn parameters(
+        &self,
+        world: &mut World,
+        order: &LaunchOrder,
+        class: &OrderClass,
+        now: UnixMillis,
+    ) -> Result<u64, CloudError> {
+        let types = types_for(world, order, class, now)?;
+        let acceptable = order::acceptable(&types, order, class)?;
+        let said = acceptable.iter().map(|it| format!("{:?} {:?};", it.key, it.offering.price));
+        let class = class.ec2.as_ref().map(|class| class.hash(None)).unwrap_or_default();
+        Ok(said.chain([class]).fold(0, |sum, part| self.chance.bits("parameters", &part, sum)))
     }
 
     /// Puts a machine into the fleet. Answers with what to power on; None when it will never join.
@@ -479,6 +618,19 @@ impl CloudProvider for SimCloud {
         });
         ec2.chain(kwok::repair_policies().into_iter().filter(|policy| policy.condition.starts_with("KWOK"))).collect()
     }
+}
+
+fn types_for(
+    world: &mut World,
+    order: &LaunchOrder,
+    class: &OrderClass,
+    now: UnixMillis,
+) -> Result<Arc<[Arc<InstanceType>]>, CloudError> {
+    if class.ec2.is_none() {
+        return Ok(world.market.kwok_types());
+    }
+    let facts = ec2_facts(order.class_object.as_deref())?;
+    Ok(world.market.ec2_types(&facts, now))
 }
 
 fn not_found(provider_id: &str) -> CloudError {

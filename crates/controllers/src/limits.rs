@@ -179,6 +179,12 @@ limits! {
     SWEEP_PART: usize = Count 200,
         "Objects of one part.",
         "A few milliseconds.";
+    READS_SETTLE: Duration = Time Duration::from_secs(30),
+        "How long a claim for which a machine may have been asked is kept while the cloud's lists show none.",
+        "EC2's reads are seconds behind its launches; a claim that went sooner would leave a machine without an owner.";
+    UNSEEN_PODS: Duration = Time Duration::from_secs(300),
+        "How long a node that is drained waits for the watch to show pods that the API server lists on it.",
+        "A watch that is silent is begun anew after half of it; a pod that cannot be read would hold the node for ever.";
     SHARE_OF_EVICTIONS: usize = Count 4,
         "Evictions may use one in so many of the slots for requests under way, on top of those; events as many.",
         "Admission webhooks may hold each of them for 30 s: no other write waits for that.";

@@ -82,9 +82,9 @@ fn a_buffer_of_a_pod_template_says_how_many_and_which_version() {
     });
     rehearsal.patch(&path("b"), &json!({"spec": {"replicas": 1}}));
     wait_for_replicas(&mut rehearsal, "b", 1);
-    let n_calls = rehearsal.n_calls;
+    let n_calls = rehearsal.n_calls();
     rehearsal.run_for(600);
-    assert_eq!(rehearsal.n_calls, n_calls, "what is said already is not written again");
+    assert_eq!(rehearsal.n_calls(), n_calls, "what is said already is not written again");
 }
 
 #[test]

@@ -221,7 +221,7 @@ fn nothing_is_written_for_a_provider_that_has_nothing_to_say() {
     let mut rehearsal = Rehearsal::new(Setup::default().with_duties(of_classes));
     rehearsal.create("{apiVersion: karpenter.kwok.sh/v1alpha1, kind: KWOKNodeClass, metadata: {name: default}}");
     rehearsal.run_for(3_600);
-    assert_eq!(rehearsal.n_calls, 0);
+    assert_eq!(rehearsal.n_calls(), 0);
 }
 
 #[test]

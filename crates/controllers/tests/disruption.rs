@@ -439,14 +439,14 @@ fn a_hundred_empty_nodes_go_in_one_breath_with_three_requests_each() {
     }
     rehearsal.patch(POOL, &json!({"spec": {"disruption": {"consolidateAfter": "0s"}}}));
     rehearsal.run_for(5);
-    let (before, n_events) = (rehearsal.n_calls, rehearsal.list("/api/v1/events").len());
+    let (before, n_events) = (rehearsal.n_calls(), rehearsal.list("/api/v1/events").len());
     rehearsal.run_until("all go", 12, |rehearsal| {
         rehearsal.claims().iter().all(|claim| claim["metadata"]["deletionTimestamp"].is_string())
     });
     rehearsal.settle();
     let n_events = rehearsal.list("/api/v1/events").len() - n_events;
     assert!(n_events >= 200, "{n_events}");
-    let n_calls = rehearsal.n_calls - before - n_events;
+    let n_calls = rehearsal.n_calls() - before - n_events;
     assert!((300..=310).contains(&n_calls), "{n_calls}");
 }
 

@@ -55,9 +55,9 @@ fn overlays_that_touch_the_same_price_with_the_same_weight_conflict() {
     for name in ["second", "heavier", "elsewhere"] {
         rehearsal.run_until("the others are in force", 60, |rehearsal| said(rehearsal, name) == in_force);
     }
-    let n_calls = rehearsal.n_calls;
+    let n_calls = rehearsal.n_calls();
     rehearsal.run_for(24 * 3_600);
-    assert_eq!(rehearsal.n_calls, n_calls, "what is said already is not written again");
+    assert_eq!(rehearsal.n_calls(), n_calls, "what is said already is not written again");
     rehearsal.delete("/apis/karpenter.sh/v1alpha1/nodeoverlays/second");
     rehearsal.run_until("nothing is in its way", 60, |rehearsal| said(rehearsal, "first") == in_force);
 }

@@ -76,12 +76,12 @@ fn a_pool_that_is_settled_is_not_written_again() {
     rehearsal.create(CLASS);
     rehearsal.create_value(&pool("default"));
     rehearsal.run_for(10);
-    let n_calls = rehearsal.n_calls;
+    let n_calls = rehearsal.n_calls();
     rehearsal.run_for(3_600);
-    assert_eq!(rehearsal.n_calls, n_calls);
+    assert_eq!(rehearsal.n_calls(), n_calls);
     rehearsal.restart();
     rehearsal.run_for(60);
-    assert_eq!(rehearsal.n_calls, n_calls, "not even by a successor");
+    assert_eq!(rehearsal.n_calls(), n_calls, "not even by a successor");
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn a_pool_of_another_provider_is_left_alone() {
         json!({"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"});
     rehearsal.create_value(&foreign);
     rehearsal.run_for(60);
-    assert_eq!(rehearsal.n_calls, 0);
+    assert_eq!(rehearsal.n_calls(), 0);
     let pool = rehearsal.get(&path("foreign")).unwrap();
     assert_eq!(pool["metadata"]["annotations"], Value::Null);
     assert_eq!(condition(&rehearsal, "foreign", "Ready"), Value::Null);
@@ -191,7 +191,7 @@ fn nodes_are_counted_at_most_every_five_seconds() {
     rehearsal.create(CLASS);
     rehearsal.create_value(&pool("default"));
     rehearsal.run_for(10);
-    let n_calls = rehearsal.n_calls;
+    let n_calls = rehearsal.n_calls();
     for n in 0..4 {
         rehearsal.create_value(&node(&format!("n{n}"), "default", "2"));
         rehearsal.run_for(1);
@@ -201,7 +201,7 @@ fn nodes_are_counted_at_most_every_five_seconds() {
         status["nodes"] == 4 && status["resources"]["cpu"] == "8" && status["resources"]["nodes"] == "4"
     });
     rehearsal.run_for(60);
-    assert!(rehearsal.n_calls - n_calls <= 2, "{} writes", rehearsal.n_calls - n_calls);
+    assert!(rehearsal.n_calls() - n_calls <= 2, "{} writes", rehearsal.n_calls() - n_calls);
     rehearsal.delete("/api/v1/nodes/n0");
     rehearsal.run_until("one is gone", 6, |rehearsal| rehearsal.get(&path("default")).unwrap()["status"]["nodes"] == 3);
 }

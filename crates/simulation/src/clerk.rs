@@ -1,6 +1,6 @@
 //! The kwok provider's clerk and clock, on an in-process server and a virtual clock.
 
-use crate::rehearsal::request;
+use crate::stage::request;
 use kerf_cloud::{Answer, CloudError};
 use kerf_cloud_sim::{Clock, Created, NodeDesk, Wait};
 use kerf_control_plane::Server;

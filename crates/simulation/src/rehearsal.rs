@@ -1,30 +1,35 @@
 //! One operator and its cluster, stepped by hand.
 
 use crate::clerk::{Background, Clerk, StageClock};
+use crate::faults::{Faults, Trace, Weather};
+use crate::laws::{LEASE, Laws};
+use crate::process::{Process, Running, Turn};
+use crate::stage::{Stage, request};
 use jiff::{SignedDuration, Timestamp};
-use kerf_cloud::{CloudError, CloudProvider};
+use kerf_cloud::CloudProvider;
 use kerf_cloud_sim::KwokCloud;
 use kerf_control_plane::clock::Clock;
-use kerf_control_plane::request::Request;
-use kerf_control_plane::store::{Change, ChangeKind, ResourceId};
 use kerf_control_plane::{ControlPlane, Server};
-use kerf_controllers::errand::{ApiFailure, ask, think};
-use kerf_controllers::metrics::Metrics;
-use kerf_controllers::resource::WATCHED;
-use kerf_controllers::{ApiCall, CloudAnswer, Errand, Operator, Options, Outcome, Ticket, Wake};
-use kerf_mirror::{Kind, LabelRules, MirrorSettings, Object, View};
-use kerf_model::{Text, UnixMillis};
+use kerf_controllers::moment::Moment;
+use kerf_controllers::resource::LEASES;
+use kerf_controllers::{Operator, Options};
+use kerf_mirror::{LabelRules, MirrorSettings, View};
+use kerf_model::Text;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// Where every rehearsal begins.
 const START: &str = "2026-01-01T00:00:00Z";
 
-type Running = kerf_cloud::Answer<CloudAnswer>;
+/// Steps without time moving after which something goes on for ever.
+const STEPS_MAX: usize = 20_000;
+
 /// Makes the cloud, given the plane that its machines belong to.
 type MakeCloud = Box<dyn Fn(&ControlPlane) -> Arc<dyn CloudProvider>>;
+
+/// Whether a machine runs, by its provider id.
+pub type RunsMachine = Box<dyn Fn(&str) -> bool>;
 
 /// Makes the duties of an operator, and again those of its successor.
 pub type MakeDuties = fn() -> Vec<Box<dyn kerf_controllers::Duty>>;
@@ -33,26 +38,37 @@ pub type MakeDuties = fn() -> Vec<Box<dyn kerf_controllers::Duty>>;
 pub struct Setup {
     pub seed: u64,
     pub options: Options,
-    /// The kwok provider with its built-in types unless said.
+    /// The kwok provider with its built-in types unless said. Each process gets one of its own: what the one before it remembered is
+    /// forgotten, unless they share it.
     pub cloud: Option<MakeCloud>,
     /// Only these duties, instead of all: for tests of one of them.
     pub duties: Option<MakeDuties>,
+    /// Whether processes contend for a lease. Without it there is one, and it leads.
+    pub elects: bool,
+    /// Whether everything that happens is written down: see [`Rehearsal::trace`].
+    pub keeps_trace: bool,
+    /// Whether a machine runs, by its provider id: what is ended while it runs must have been drained.
+    pub account: Option<RunsMachine>,
 }
 
 pub struct Rehearsal {
     plane: ControlPlane,
-    clock: Clock,
-    operator: Operator,
-    cloud: Arc<dyn CloudProvider>,
     setup: Setup,
-    changes: UnboundedReceiver<Arc<Change>>,
-    /// Whose, whether it only listens, and what.
-    running: Vec<(Ticket, bool, Running)>,
-    wish: Option<UnixMillis>,
-    /// Requests that the operator made, for tests that count them.
-    pub n_calls: usize,
-    is_down: bool,
+    stage: Stage,
+    seats: Vec<Seat>,
+    /// Calls to the cloud whose process is no more.
+    orphans: Vec<Running>,
     background: Background,
+    n_processes: usize,
+}
+
+/// Where one process runs, and its successor after it.
+struct Seat {
+    process: Process,
+    cloud: Arc<dyn CloudProvider>,
+    is_down: bool,
+    /// When its successor begins by itself.
+    back_at: Option<Moment>,
 }
 
 impl Setup {
@@ -67,6 +83,12 @@ impl Setup {
         self.duties = Some(duties);
         self
     }
+
+    /// Says which machines run, whatever the operator's cloud says.
+    pub fn with_account(mut self, runs: impl Fn(&str) -> bool + 'static) -> Self {
+        self.account = Some(Box::new(runs));
+        self
+    }
 }
 
 impl Default for Setup {
@@ -76,13 +98,21 @@ impl Default for Setup {
         let mut mirror = MirrorSettings::new(View::Live);
         mirror.scheduling.well_known.extend(kerf_api::labels::KWOK_WELL_KNOWN.iter().map(|key| Text::from(*key)));
         mirror.labels = labels;
-        Self { seed: 1, options: Options::new(mirror), cloud: None, duties: None }
+        Self {
+            seed: 1,
+            options: Options::new(mirror),
+            cloud: None,
+            duties: None,
+            elects: false,
+            keeps_trace: false,
+            account: None,
+        }
     }
 }
 
 impl Rehearsal {
     /// A control plane with our definitions installed, and an operator that has seen everything once.
-    pub fn new(setup: Setup) -> Self {
+    pub fn new(mut setup: Setup) -> Self {
         let clock = Clock::starting_at(START.parse().expect("a date"));
         let options = kerf_control_plane::Options {
             clock: clock.clone(),
@@ -97,45 +127,89 @@ impl Rehearsal {
             assert!(answer.is_ok(), "a definition of ours is refused: {answer:?}");
         }
         plane.settle();
-        let background = Background::default();
-        let cloud = match &setup.cloud {
-            Some(cloud) => cloud(&plane),
-            None => {
-                let desk = Clerk { server: plane.server().clone(), background: background.clone() };
-                let types = kerf_cloud::kwok::embedded();
-                Arc::new(KwokCloud::new(Arc::new(desk), Arc::new(StageClock(clock.clone())), types))
-            }
-        };
-        let (operator, changes) = start(&plane, &setup, &cloud);
-        Self {
-            plane,
+        let stage = Stage {
+            server: plane.server().clone(),
             clock,
-            operator,
-            cloud,
-            setup,
-            changes,
-            running: Vec::new(),
-            wish: Some(UnixMillis(i64::MIN)),
+            weather: Weather::new(setup.seed),
+            trace: Trace(setup.keeps_trace.then(Vec::new)),
+            laws: Laws { account: setup.account.take(), ..Laws::default() },
             n_calls: 0,
-            is_down: false,
-            background,
-        }
+        };
+        let mut rehearsal = Self {
+            plane,
+            setup,
+            stage,
+            seats: Vec::new(),
+            orphans: Vec::new(),
+            background: Background::default(),
+            n_processes: 0,
+        };
+        rehearsal.add_process();
+        rehearsal
+    }
+
+    /// Another process of the operator, which stands by while somebody else leads.
+    pub fn add_process(&mut self) {
+        let (process, cloud) = self.process(self.seats.len());
+        self.seats.push(Seat { process, cloud, is_down: false, back_at: None });
     }
 
     pub fn plane(&self) -> &ControlPlane {
         &self.plane
     }
 
+    /// The operator of the first process.
     pub fn operator(&self) -> &Operator {
-        &self.operator
+        &self.seats[0].process.operator
     }
 
+    /// The cloud of the first process.
     pub fn cloud(&self) -> &Arc<dyn CloudProvider> {
-        &self.cloud
+        &self.seats[0].cloud
     }
 
     pub fn now(&self) -> Timestamp {
-        self.clock.now()
+        self.stage.clock.now()
+    }
+
+    /// Requests that the operator made.
+    pub fn n_calls(&self) -> usize {
+        self.stage.n_calls
+    }
+
+    /// The process that leads, by number.
+    pub fn leader(&self) -> Option<usize> {
+        self.seats.iter().position(|seat| !seat.is_down && seat.process.leads())
+    }
+
+    /// Whether a process takes any kind for stale.
+    pub fn is_stale(&self, process: usize) -> bool {
+        self.seats[process].process.lines.iter().any(|line| line.is_stale)
+    }
+
+    /// Everything that happened, a line each; empty unless it is kept.
+    pub fn trace(&self) -> &[String] {
+        self.stage.trace.0.as_deref().unwrap_or_default()
+    }
+
+    /// What must hold when something is sent, and did not.
+    pub fn breaches(&self) -> &[String] {
+        &self.stage.laws.breaches
+    }
+
+    /// What goes wrong by chance from now on.
+    pub fn expect_faults(&mut self, faults: Faults) {
+        self.stage.weather.faults = faults;
+    }
+
+    /// Nothing goes wrong from now on, and who is away comes back.
+    pub fn clear_faults(&mut self) {
+        self.stage.note(|| "faults end".to_owned());
+        self.stage.weather.clear();
+        let now = self.stage.moment();
+        for seat in &mut self.seats {
+            seat.process.asleep_until = seat.process.asleep_until.min(now);
+        }
     }
 
     /// The operator dies without a word, and its successor begins. Whatever it had asked of the cloud still happens; nobody
@@ -147,28 +221,109 @@ impl Rehearsal {
 
     /// The operator dies without a word.
     pub fn kill(&mut self) {
-        self.is_down = true;
+        self.end(0, "it is killed", None);
     }
 
     /// Its successor begins.
     pub fn revive(&mut self) {
-        let (operator, changes) = start(&self.plane, &self.setup, &self.cloud);
-        (self.operator, self.changes, self.is_down) = (operator, changes, false);
-        // It has everything to look at, even if nothing changes.
-        self.wish = Some(UnixMillis(i64::MIN));
-        for (ticket, ..) in &mut self.running {
-            ticket.duty = "of a dead operator";
-        }
+        self.begin(0);
+    }
+
+    /// A process dies without a word, and comes back after a while.
+    pub fn crash(&mut self, process: usize) {
+        let absence_ms = self.stage.weather.absence_ms();
+        let back_at = self.later(absence_ms);
+        self.end(process, "it is killed", Some(back_at));
+    }
+
+    /// A process does nothing for a while, and does not notice.
+    pub fn put_to_sleep(&mut self, process: usize, seconds: i64) {
+        self.stage.note(|| format!("p{process} sleeps for {seconds} s"));
+        self.seats[process].process.asleep_until = self.later(seconds * 1_000);
+    }
+
+    /// A process does not reach the API server for a while.
+    pub fn cut_off(&mut self, process: usize, seconds: i64) {
+        self.stage.note(|| format!("p{process} is cut off for {seconds} s"));
+        let until = self.later(seconds * 1_000);
+        self.stage.weather.cut_off(process, until);
+    }
+
+    /// The wall's clock of a process is set.
+    pub fn set_clock(&mut self, process: usize, seconds: i64) {
+        self.stage.note(|| format!("the clock of p{process} jumps {seconds} s"));
+        let process = &mut self.seats[process].process;
+        process.skew_ms += seconds * 1_000;
+    }
+
+    /// Somebody writes another name into the lease.
+    pub fn steal_lease(&mut self) {
+        let path = LEASES.path(LEASE.0, LEASE.1);
+        let at = self.now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
+        let spec = json!({"holderIdentity": "thief", "leaseDurationSeconds": 15, "renewTime": at, "acquireTime": at});
+        let patch = json!({"spec": spec});
+        let stolen = request(&self.stage.server, "PATCH", &path, "application/merge-patch+json", &patch);
+        self.stage.note(|| format!("the lease is stolen: {}", stolen.is_ok()));
+        // Its holder finds out when it renews it the next time, or may not go on without.
+        self.stage.laws.stolen_until = Some(self.later(12_000));
+    }
+
+    /// The watches of a kind, by plural, are dead from now on, and nobody says so; new ones are begun in vain for so long.
+    pub fn freeze(&mut self, plural: &str, seconds: i64) {
+        self.stage.note(|| format!("{plural} freeze for {seconds} s"));
+        let until = self.later(seconds * 1_000);
+        self.stage.weather.freeze(plural, until);
+        self.each_line(plural, crate::line::Line::deaden);
+    }
+
+    /// The watches of a kind break off.
+    pub fn cut_watches(&mut self, plural: &str) {
+        self.stage.note(|| format!("watches of {plural} break"));
+        self.each_line(plural, crate::line::Line::cut);
+    }
+
+    /// The watches of a kind break off, and cannot go on from where they were.
+    pub fn compact(&mut self, plural: &str) {
+        self.stage.weather.compact(plural);
+        self.cut_watches(plural);
+    }
+
+    /// The watches of a kind say once more what they said last.
+    pub fn repeat_watches(&mut self, plural: &str) {
+        self.stage.note(|| format!("watches of {plural} repeat themselves"));
+        let now = self.stage.moment();
+        self.each_line(plural, |line| line.repeat(now));
+    }
+
+    /// The next requests of a method whose path ends so are carried out, and their answers are lost.
+    pub fn lose_answers(&mut self, method: &'static str, path: &str, n_times: usize) {
+        self.stage.weather.lose(method, path, n_times);
+    }
+
+    /// Writes to a path with this in it wait for somebody else's webhook, which does not answer.
+    pub fn hang_webhook(&mut self, path: &str, seconds: i64) {
+        self.stage.note(|| format!("a webhook hangs on {path} for {seconds} s"));
+        let until = self.later(seconds * 1_000);
+        self.stage.weather.hang_webhook(path, until);
     }
 
     /// Lets everybody do what is due now, without moving the clock.
+    ///
+    /// # Panics
+    /// When there is no end of it, which is a defect of the operator's, or of this.
     pub fn settle(&mut self) {
-        while self.step() {}
+        for _ in 0..STEPS_MAX {
+            if !self.step() {
+                return;
+            }
+        }
+        let last = self.trace().iter().rev().take(20).rev().cloned().collect::<Vec<_>>();
+        panic!("it never settles at {}:\n{}", self.now(), last.join("\n"));
     }
 
     /// Lets time pass.
     pub fn run_for(&mut self, seconds: i64) {
-        let end = self.clock.now() + SignedDuration::from_secs(seconds);
+        let end = self.stage.clock.now() + SignedDuration::from_secs(seconds);
         loop {
             self.settle();
             if !self.advance(end) {
@@ -180,7 +335,7 @@ impl Rehearsal {
     /// Lets time pass until it holds. Panics when it does not hold within `seconds`.
     #[track_caller]
     pub fn run_until(&mut self, what: &str, seconds: i64, mut holds: impl FnMut(&Self) -> bool) {
-        let end = self.clock.now() + SignedDuration::from_secs(seconds);
+        let end = self.stage.clock.now() + SignedDuration::from_secs(seconds);
         loop {
             self.settle();
             if holds(self) {
@@ -258,151 +413,101 @@ impl Rehearsal {
     pub fn step(&mut self) -> bool {
         self.background.poll();
         self.plane.settle();
-        if self.is_down {
-            self.poll_cloud();
-            return false;
-        }
-        let mut is_news = false;
-        while let Ok(change) = self.changes.try_recv() {
-            is_news = true;
-            for wake in wakes(&change) {
-                self.operator.wake(wake);
+        self.orphans.retain_mut(|running| poll(running).is_pending());
+        let now = self.stage.moment();
+        let mut is_busy = false;
+        for number in 0..self.seats.len() {
+            let seat = &mut self.seats[number];
+            if seat.is_down {
+                if seat.back_at.is_some_and(|at| at <= now) {
+                    self.begin(number);
+                    is_busy = true;
+                }
+                continue;
             }
-        }
-        for (ticket, outcome) in self.poll_cloud() {
-            is_news = true;
-            self.operator.wake(Wake::Done(ticket, Outcome::Cloud(outcome)));
-        }
-        let now = millis(self.clock.now());
-        if !is_news && self.wish.is_none_or(|wish| wish > now) {
-            return false;
-        }
-        let batch = self.operator.work(now);
-        self.wish = batch.wish;
-        for (ticket, errand) in batch.errands {
-            match errand {
-                Errand::Api(call) => {
-                    self.n_calls += 1;
-                    let outcome = Outcome::Api(send(self.plane.server(), &call));
-                    self.operator.wake(Wake::Done(ticket, outcome));
-                    self.wish = Some(now);
-                }
-                Errand::Think(thought) => {
-                    self.operator.wake(Wake::Done(ticket, think(thought)));
-                    self.wish = Some(now);
-                }
-                Errand::Cloud(call) => {
-                    let is_listening = call.is_listening();
-                    self.running.push((ticket, is_listening, ask(&*self.cloud, call)));
-                    self.wish = Some(now);
+            match seat.process.step(&mut self.stage) {
+                Turn::Quiet => {}
+                Turn::Busy => is_busy = true,
+                Turn::Ended(why) => {
+                    let absence_ms = self.stage.weather.absence_ms();
+                    let back_at = self.later(absence_ms);
+                    self.end(number, &why, Some(back_at));
+                    is_busy = true;
                 }
             }
         }
-        true
-    }
-
-    fn poll_cloud(&mut self) -> Vec<(Ticket, Result<CloudAnswer, CloudError>)> {
-        let mut context = Context::from_waker(Waker::noop());
-        let mut ended = Vec::new();
-        let mut still = Vec::new();
-        for (ticket, is_listening, mut future) in self.running.drain(..) {
-            match future.as_mut().poll(&mut context) {
-                Poll::Ready(outcome) => ended.push((ticket, outcome)),
-                Poll::Pending => still.push((ticket, is_listening, future)),
-            }
-        }
-        self.running = still;
-        ended
+        is_busy
     }
 
     /// Moves the clock to when something is due next. False when that is after the end.
     fn advance(&mut self, end: Timestamp) -> bool {
-        let now = self.clock.now();
+        let (now, moment) = (self.stage.clock.now(), self.stage.moment());
         if now >= end {
             return false;
         }
-        let wishes = [self.plane.settle(), self.wish.filter(|_| !self.is_down).map(timestamp)];
-        let mut next = wishes.into_iter().flatten().filter(|then| *then > now).min().unwrap_or(end);
-        // The cloud does not say when it will answer, and who listens is not in a hurry.
-        if self.running.iter().any(|(_, is_listening, _)| !is_listening) || self.background.poll() > 0 {
+        let of_seats = self.seats.iter().filter_map(|seat| match seat.is_down {
+            true => seat.back_at,
+            false => seat.process.due(moment),
+        });
+        let wishes = self.plane.settle().into_iter().chain(of_seats.map(timestamp));
+        let mut next = wishes.filter(|then| *then > now).min().unwrap_or(end);
+        // The cloud does not say when it will be done.
+        if !self.orphans.is_empty() || self.background.poll() > 0 {
             next = next.min(now + SignedDuration::from_millis(100));
-        } else if !self.running.is_empty() {
-            next = next.min(now + SignedDuration::from_secs(1));
         }
-        self.clock.advance_to(next.min(end));
+        self.stage.clock.advance_to(next.min(end));
         true
     }
-}
 
-fn start(
-    plane: &ControlPlane,
-    setup: &Setup,
-    cloud: &Arc<dyn CloudProvider>,
-) -> (Operator, UnboundedReceiver<Arc<Change>>) {
-    let metrics = Arc::new(Metrics::default());
-    let mut operator = match setup.duties {
-        None => Operator::new(setup.options.clone(), Arc::clone(cloud), metrics),
-        Some(duties) => Operator::with_duties(setup.options.clone(), Arc::clone(cloud), metrics, duties()),
-    };
-    let (to, changes) = unbounded_channel();
-    let classes = cloud.node_classes();
-    let resources = WATCHED
-        .iter()
-        .map(|(kind, resource)| (*kind, resource.group, resource.plural))
-        .chain(classes.iter().map(|class| (Kind::NodeClass, class.group, class.plural)));
-    let mut state = plane.server().lock();
-    for (kind, group, plural) in resources {
-        let id = ResourceId { group: group.to_owned(), plural: plural.to_owned() };
-        for stored in state.store.list(&id, "") {
-            if let Ok(object) = Object::read(stored.value()) {
-                operator.wake(Wake::Observed(Box::new(object)));
+    fn process(&mut self, number: usize) -> (Process, Arc<dyn CloudProvider>) {
+        self.n_processes += 1;
+        let cloud = match &self.setup.cloud {
+            Some(cloud) => cloud(&self.plane),
+            None => {
+                // What waited in the process before it waits no longer.
+                self.background = Background::default();
+                let desk = Clerk { server: self.plane.server().clone(), background: self.background.clone() };
+                let types = kerf_cloud::kwok::embedded();
+                Arc::new(KwokCloud::new(Arc::new(desk), Arc::new(StageClock(self.stage.clock.clone())), types))
             }
-        }
-        state.store.listen(&id, to.clone());
-        operator.wake(Wake::Synced(kind));
+        };
+        let (options, metrics) = (self.setup.options.clone(), Process::metrics());
+        let operator = match self.setup.duties {
+            None => Operator::new(options, Arc::clone(&cloud), metrics),
+            Some(duties) => Operator::with_duties(options, Arc::clone(&cloud), metrics, duties()),
+        };
+        let identity = self.setup.elects.then(|| format!("p{number}_{}", self.n_processes));
+        let mut process = Process::new(number, operator, Arc::clone(&cloud), identity, self.stage.moment());
+        process.look(&mut self.stage);
+        (process, cloud)
     }
-    drop(state);
-    (operator, changes)
+
+    fn end(&mut self, number: usize, why: &str, back_at: Option<Moment>) {
+        self.stage.note(|| format!("p{number} ends: {why}"));
+        let seat = &mut self.seats[number];
+        (seat.is_down, seat.back_at) = (true, back_at);
+        self.orphans.extend(seat.process.take_running());
+    }
+
+    fn begin(&mut self, number: usize) {
+        self.stage.note(|| format!("p{number} begins"));
+        let (process, cloud) = self.process(number);
+        let seat = &mut self.seats[number];
+        (seat.process, seat.cloud, seat.is_down, seat.back_at) = (process, cloud, false, None);
+    }
+
+    fn each_line(&mut self, plural: &str, change: impl FnMut(&mut crate::line::Line)) {
+        let lines = self.seats.iter_mut().flat_map(|seat| &mut seat.process.lines);
+        lines.filter(|line| line.plural() == plural).for_each(change);
+    }
+
+    fn later(&self, ms: i64) -> Moment {
+        Moment(self.stage.moment().0 + ms)
+    }
 }
 
-fn wakes(change: &Change) -> Vec<Wake> {
-    let Ok(object) = Object::read(change.object.value()) else {
-        return Vec::new();
-    };
-    match change.kind {
-        ChangeKind::Deleted => vec![Wake::Gone(object.key(), Some(change.revision))],
-        _ => vec![Wake::Observed(Box::new(object))],
-    }
-}
-
-fn send(server: &Server, call: &ApiCall) -> Result<Value, ApiFailure> {
-    request(server, call.method, &call.path, call.content_type, &call.body)
-}
-
-pub(crate) fn request(
-    server: &Server,
-    method: &str,
-    path: &str,
-    content_type: &str,
-    body: &Value,
-) -> Result<Value, ApiFailure> {
-    let (path, query) = path.split_once('?').unwrap_or((path, ""));
-    let request = Request {
-        method: method.to_owned(),
-        path: path.to_owned(),
-        query: query.to_owned(),
-        accept: "application/json".to_owned(),
-        content_type: content_type.to_owned(),
-        user_agent: "karpenter/rehearsal".to_owned(),
-        body: if body.is_null() { Vec::new().into() } else { body.to_string().into() },
-    };
-    let answer = server.handle(&request);
-    let value = answer.to_value();
-    if (200..300).contains(&answer.status) {
-        return Ok(value);
-    }
-    let text = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
-    Err(ApiFailure { status: answer.status, reason: text("reason"), message: text("message") })
+fn poll(running: &mut Running) -> Poll<()> {
+    running.as_mut().poll(&mut Context::from_waker(Waker::noop())).map(drop)
 }
 
 /// Where an object is created.
@@ -426,11 +531,7 @@ fn collection_of(server: &Server, value: &Value) -> String {
     }
 }
 
-fn millis(at: Timestamp) -> UnixMillis {
-    UnixMillis(at.as_millisecond())
-}
-
-fn timestamp(at: UnixMillis) -> Timestamp {
+fn timestamp(at: Moment) -> Timestamp {
     // A time between two milliseconds has passed when the later one has come.
     Timestamp::from_millisecond(at.0).unwrap_or(Timestamp::MAX)
 }

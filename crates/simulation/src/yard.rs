@@ -80,7 +80,7 @@ fn quantities(resources: &Resources) -> BTreeMap<String, Quantity> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rehearsal::request;
+    use crate::stage::request;
     use kerf_cloud::{Answer, CloudProvider, InstanceRef, LaunchOrder};
     use kerf_model::{Labels, NodeClassRef, Requirement, Requirements};
     use serde_json::{Value, json};

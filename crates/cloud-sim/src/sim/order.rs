@@ -116,6 +116,13 @@ pub(super) fn acceptable<'a>(
     Ok(accepted)
 }
 
+/// None of what suits is to be had.
+pub(super) fn no_capacity(order: &LaunchOrder, sold_out: Vec<OfferingKey>) -> CloudError {
+    let n_suiting = sold_out.len();
+    let message = format!("NodeClaim {}: {n_suiting} offerings suit it, and none of them has capacity", order.claim);
+    CloudError::NoCapacity { message: message.into(), sold_out }
+}
+
 pub(super) fn purchase(
     inner: &Inner,
     order: &LaunchOrder,

@@ -7,6 +7,7 @@ use super::{
 use crate::desk::Desk;
 use crate::errand::{CloudAnswer, CloudCall};
 use crate::events::{About, Event, timestamp};
+use crate::limits::READS_SETTLE;
 use crate::metrics::families;
 use crate::queue::earlier;
 use crate::resource::{NODE_CLAIMS, NODES};
@@ -156,7 +157,13 @@ pub(super) fn searched(name: &Text, memory: &mut Memory, answer: Result<CloudAns
     match answer {
         Ok(CloudAnswer::Listed(instances)) => match instances.into_iter().find(|instance| instance.claim == *name) {
             Some(instance) => memory.launched = Some(Arc::new(instance)),
-            None => memory.is_gone = true,
+            None => {
+                // Lists are behind launches: one that does not show it yet says nothing of what was asked for a moment ago.
+                let settles = i64::try_from(READS_SETTLE.as_millis()).unwrap_or(i64::MAX);
+                let since = *memory.missing_since.get_or_insert(desk.now);
+                memory.is_gone = desk.now.0.saturating_sub(since.0) >= settles;
+                memory.end_after = Some(UnixMillis(desk.now.0.saturating_add(ASK_EVERY_MS)));
+            }
         },
         Ok(_) => memory.is_gone = true,
         Err(error) => {

@@ -88,6 +88,8 @@ struct Memory {
     asking: Option<Asking>,
     /// The cloud says that there is no instance (any more).
     is_gone: bool,
+    /// Since when the cloud lists no instance of it, although one may have been asked for.
+    missing_since: Option<UnixMillis>,
     /// When the cloud was first asked to end it.
     ending_since: Option<UnixMillis>,
     /// The cloud has begun to end it.

@@ -14,17 +14,18 @@ mod window;
 
 use crate::desk::Desk;
 use crate::duty::Duty;
-use crate::errand::{Outcome, Thought};
+use crate::errand::{ApiCall, ApiFailure, Outcome, Thought};
 use crate::events::{About, Event, MESSAGE_MAX, cut};
 use crate::guard::Defect;
 use crate::metrics::families;
 use crate::overlays;
 use crate::poison::{Poison, Quarantine};
-use crate::queue::earlier;
+use crate::queue::{Queue, earlier};
 use crate::record::Decision;
-use crate::resource::NODE_POOLS;
+use crate::resource::{NODE_CLAIMS, NODE_POOLS};
 use crate::supply::CloudSupply;
 use crate::world::{Change, World};
+use crate::write;
 use kerf_mirror::{PodState, WaitsFor};
 use kerf_model::{Plan, PodId, Report, Revision, Snapshot, Text, UnixMillis, Why};
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,6 +38,10 @@ const AGAIN_MS: i64 = 10_000;
 const AFTER_DEFECT_MS: i64 = 60_000;
 /// The answers of one cloud to one storm of claims come together; one look serves them all.
 const AFTER_FAILURE_MS: i64 = 100;
+/// Between two tries to create a claim of which nobody knows whether it is there.
+const UNANSWERED_MS: (i64, i64) = (1_000, 8_000);
+/// How often nobody answers before it is given up, and the next plan counts what there is.
+const UNANSWERED_MAX: usize = 5;
 /// How long the same refusal is not told again.
 const REFUSAL_QUIET_MS: i64 = 300_000;
 
@@ -47,7 +52,9 @@ pub struct Provisioning {
     /// The thought that is being thought.
     pending: Option<Pending>,
     /// Claims whose creation has not been answered.
-    creating: BTreeSet<Text>,
+    creating: BTreeMap<Text, Creating>,
+    /// Those of them that are asked about again, and when.
+    again: Queue<Text>,
     /// What the last thought saw, and when to look again although no pod is new.
     last: Option<(Revision, UnixMillis)>,
     /// Pods that were bound or went since the last time.
@@ -58,6 +65,12 @@ pub struct Provisioning {
     last_bound: UnixMillis,
     /// Whoever made a thought panic.
     quarantine: Quarantine,
+}
+
+/// A claim that is being created.
+struct Creating {
+    call: ApiCall,
+    n_unanswered: usize,
 }
 
 struct Pending {
@@ -74,7 +87,8 @@ impl Default for Provisioning {
             window: Window::default(),
             has_just_begun: false,
             pending: None,
-            creating: BTreeSet::new(),
+            creating: BTreeMap::new(),
+            again: Queue::new(UNANSWERED_MS.0, UNANSWERED_MS.1),
             last: None,
             settled: Vec::new(),
             gone: Vec::new(),
@@ -181,8 +195,13 @@ impl Duty for Provisioning {
             let newest = desk.world.pods().filter(|pod| pod.is_waiting).map(|pod| pod.created).max();
             self.window.is_quiet_since(newest.unwrap_or(now));
         }
+        for claim in self.again.take_due(now) {
+            if let Some(creating) = self.creating.get(&claim) {
+                desk.call(&claim, creating.call.clone());
+            }
+        }
         if !desk.world.is_synced() || self.pending.is_some() || !self.creating.is_empty() {
-            return None;
+            return self.again.next();
         }
         if let Some((revision, again)) = self.last
             && again <= now
@@ -227,8 +246,10 @@ impl Duty for Provisioning {
                     }
                 }
             }
+            Outcome::Api(Err(failure)) if self.may_be_there(desk, key, &failure) => {}
             Outcome::Api(result) => {
                 self.creating.remove(key);
+                self.again.forget(key);
                 self.created(desk, key, result);
             }
             Outcome::Cloud(_) => {}
@@ -326,7 +347,8 @@ impl Provisioning {
         for launch in &steps.launches {
             let Some(pool) = desk.world.pools.get(&launch.pool.0).cloned() else { continue };
             let Some(call) = apply::create(launch, &pool, &snapshot, overlaid.get(&launch.pool)) else { continue };
-            self.creating.insert(launch.claim.0.clone());
+            let creating = Creating { call: call.clone(), n_unanswered: 0 };
+            self.creating.insert(launch.claim.0.clone(), creating);
             apply::promise(desk, &launch.claim.0, &launch.for_pods, &snapshot);
             desk.call(&launch.claim.0, call);
         }
@@ -337,12 +359,26 @@ impl Provisioning {
         desk.record.keep(Decision { at, revision, plan, report, is_interim });
     }
 
-    fn created(
-        &mut self,
-        desk: &mut Desk<'_>,
-        key: &Text,
-        result: Result<serde_json::Value, crate::errand::ApiFailure>,
-    ) {
+    /// Whether a claim may be there although its creation was not answered well: then it is asked about again, under the same name, and
+    /// nothing is planned before it is known. A plan that counts neither it nor what it was for would buy twice.
+    fn may_be_there(&mut self, desk: &mut Desk<'_>, key: &Text, failure: &ApiFailure) -> bool {
+        let Some(creating) = self.creating.get_mut(key) else { return false };
+        if creating.call.method == "POST" && failure.already_exists() {
+            // It is ours: nobody else gives such names. The answer brings it into the world, whenever the watch does.
+            creating.call = write::get(NODE_CLAIMS.path("", key));
+            desk.call(key, creating.call.clone());
+            return true;
+        }
+        let is_unknown = (failure.status == 0 && !failure.is_not_sent()) || failure.status == 504;
+        creating.n_unanswered += 1;
+        if !is_unknown || creating.n_unanswered > UNANSWERED_MAX {
+            return false;
+        }
+        self.again.retry(key.clone(), desk.now);
+        true
+    }
+
+    fn created(&mut self, desk: &mut Desk<'_>, key: &Text, result: Result<serde_json::Value, ApiFailure>) {
         match result {
             Ok(_) => {
                 let Some(claim) = desk.world.claims.get(key) else { return };

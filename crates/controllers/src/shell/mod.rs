@@ -39,8 +39,7 @@ use crate::limits::{GRACE, INBOX_MAX};
 use crate::metrics::Metrics;
 use crate::metrics::families::LEADER_ELECTION_MASTER_STATUS;
 use crate::operator::Operator;
-use crate::resource::{Resource, WATCHED};
-use crate::watcher::{Siblings, Source, Watcher};
+use crate::watcher::{Siblings, Source, Watcher, sources};
 use clock::Timeline;
 use errands::Errands;
 use kerf_cloud::CloudProvider;
@@ -268,27 +267,4 @@ async fn keep(election: Option<&mut Election>) -> String {
         Some(election) => election.keep().await,
         None => std::future::pending().await,
     }
-}
-
-fn sources(cloud: &dyn CloudProvider, unwanted: &[Kind]) -> Vec<Source> {
-    let classes = cloud.node_classes().into_iter().map(|class| {
-        let resource = Resource {
-            group: class.group,
-            version: class.version,
-            plural: class.plural,
-            kind: class.kind,
-            is_namespaced: false,
-        };
-        (Kind::NodeClass, resource)
-    });
-    classes
-        .chain(WATCHED)
-        .filter(|(kind, _)| !unwanted.contains(kind))
-        .map(|(kind, resource)| Source {
-            kind,
-            resource,
-            // Roles of older charts do not know limit ranges: only DaemonSets without requests would notice.
-            is_optional: matches!(kind, Kind::NodeOverlay | Kind::CapacityBuffer | Kind::LimitRange),
-        })
-        .collect()
 }

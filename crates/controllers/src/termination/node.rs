@@ -9,9 +9,10 @@ use crate::disruption::marks;
 use crate::duty::Duty;
 use crate::errand::{CloudCall, Outcome};
 use crate::events::{About, Event, QUIET_MS, timestamp};
+use crate::limits::UNSEEN_PODS;
 use crate::metrics::families;
 use crate::queue::{Queue, earlier};
-use crate::resource::{NODE_CLAIMS, NODES};
+use crate::resource::{NODE_CLAIMS, NODES, PODS};
 use crate::world::{Change, World, claim_provider_id, is_ready, provider_id};
 use crate::write;
 use k8s_openapi::api::core::v1::Node;
@@ -20,7 +21,7 @@ use kerf_api::{NodeClaim, labels};
 use kerf_cloud::{CloudProvider, InstanceRef};
 use kerf_mirror::Kind;
 use kerf_model::{NodeClassRef, Text, UnixMillis};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -30,6 +31,8 @@ const BACKOFF_MS: (i64, i64) = (100, 10_000);
 const DRAIN_AT_LEAST_MS: i64 = 5_000;
 const VOLUMES_AGAIN_MS: i64 = 1_000;
 const MACHINE_AGAIN_MS: i64 = 5_000;
+/// Between two looks at who is on a node, as long as the watch is behind.
+const UNSEEN_AGAIN_MS: i64 = 2_000;
 /// The first time it is asked again sooner: some clouds end a machine at once.
 const MACHINE_SOON_MS: i64 = 1_000;
 
@@ -62,6 +65,10 @@ struct Going {
     ask_after_ms: i64,
     /// The cloud has no such machine: nothing is left to wait for.
     has_no_machine: bool,
+    /// When the API server itself last said that nobody is on it whom we do not know.
+    counted_at: Option<UnixMillis>,
+    /// Since when it says otherwise.
+    unseen_since: Option<UnixMillis>,
     /// Since when nobody is on it, where no condition says since when it drains.
     free_since: Option<UnixMillis>,
 }
@@ -71,6 +78,7 @@ enum Step {
     DeleteClaim,
     Taint,
     Tell { is_drained: bool },
+    CountPods,
     EndMachine,
     Release { is_drained: bool },
 }
@@ -156,6 +164,25 @@ impl Duty for NodeTermination {
             (Step::Release { .. }, Outcome::Api(Err(error))) if error.is_not_found() => {
                 self.forget(name);
                 return;
+            }
+            (Step::CountPods, Outcome::Api(Ok(list))) => {
+                let unseen = unseen(&list, name, desk.world);
+                if unseen.is_empty() {
+                    (going.counted_at, going.unseen_since) = (Some(desk.now), None);
+                } else {
+                    // A watch that is known to be behind is waited for, however long.
+                    if desk.world.stale().contains(&Kind::Pod) {
+                        going.unseen_since = None;
+                    }
+                    going.unseen_since.get_or_insert(desk.now);
+                    tracing::warn!(
+                        controller = "node.termination", Node = %name, pods = unseen.join(", "),
+                        "the node looks drained, but the API server lists pods on it that the watch has not shown yet"
+                    );
+                    self.queue.add_at(name.clone(), UnixMillis(desk.now.0 + UNSEEN_AGAIN_MS));
+                    return;
+                }
+                None
             }
             (_, Outcome::Api(Ok(_))) => {
                 tell_success(step, name, desk);
@@ -277,6 +304,15 @@ impl NodeTermination {
             desk.call(name, write::patch_status(NODE_CLAIMS, "", name_of(&claim.metadata), patch));
             return None;
         }
+        if matches!(stage, Stage::Waiting(_)) {
+            going.counted_at = None;
+        } else if must_count(going, deadline, desk.now) {
+            // What we know of pods may be behind. The machine ends with whoever is on it, so who is there is asked for once more.
+            going.under_way = Some(Step::CountPods);
+            let path = format!("{}?fieldSelector=spec.nodeName%3D{name}", PODS.collection());
+            desk.call(name, write::get(path));
+            return None;
+        }
         match (stage, &claim) {
             (Stage::Waiting(until), _) => return earlier(again, until),
             (Stage::Empty, Some(claim)) => {
@@ -301,6 +337,25 @@ impl NodeTermination {
         }
         None
     }
+}
+
+/// Whether the API server is to be asked who is on a node that looks drained.
+fn must_count(going: &Going, deadline: Option<UnixMillis>, now: UnixMillis) -> bool {
+    let patience = i64::try_from(UNSEEN_PODS.as_millis()).unwrap_or(i64::MAX);
+    let is_over = going.unseen_since.is_some_and(|since| now.0.saturating_sub(since.0) >= patience);
+    going.counted_at.is_none() && !is_over && deadline.is_none_or(|deadline| deadline > now)
+}
+
+/// Pods of a list that are alive, and that the watch has not shown on the node.
+fn unseen(list: &Value, node: &Text, world: &World) -> Vec<String> {
+    let pods = list["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let text = |pod: &Value, pointer: &str| pod.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let alive = pods.iter().filter(|pod| !matches!(&*text(pod, "/status/phase"), "Succeeded" | "Failed"));
+    let missing = alive.filter(|pod| {
+        let uid = text(pod, "/metadata/uid");
+        !world.pods_on(node).any(|known| *known.uid == *uid)
+    });
+    missing.map(|pod| format!("{}/{}", text(pod, "/metadata/namespace"), text(pod, "/metadata/name"))).collect()
 }
 
 /// How far a node is.
@@ -388,7 +443,7 @@ fn tell_success(step: Step, name: &Text, desk: &mut Desk<'_>) {
             desk.metrics.add(&families::NODES_DRAINED_TOTAL, &[label(node, labels::NODE_POOL)], 1.0);
         }
         Step::DeleteClaim => tracing::info!(controller = "node.termination", Node = %name, "deleted nodeclaim"),
-        Step::Tell { is_drained: false } | Step::EndMachine | Step::Release { .. } => {}
+        Step::Tell { is_drained: false } | Step::CountPods | Step::EndMachine | Step::Release { .. } => {}
     }
 }
 

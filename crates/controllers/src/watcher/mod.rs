@@ -41,11 +41,12 @@ use crate::limits::{
     WATCH_AGAIN,
 };
 use crate::moment::Moment;
-use crate::resource::Resource;
+use crate::resource::{Resource, WATCHED};
 use crate::wake::Wake;
 use bytes::Bytes;
 use events::{Event, Page};
 use frames::{Frame, Frames};
+use kerf_cloud::CloudProvider;
 use kerf_mirror::{Kind, ObjectKey};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -64,6 +65,30 @@ pub struct Source {
     pub resource: Resource,
     /// Whether it counts as empty as long as the server does not know the kind.
     pub is_optional: bool,
+}
+
+/// All kinds that an operator follows: the provider's classes first, what is bought and for whom last.
+pub fn sources(cloud: &dyn CloudProvider, unwanted: &[Kind]) -> Vec<Source> {
+    let classes = cloud.node_classes().into_iter().map(|class| {
+        let resource = Resource {
+            group: class.group,
+            version: class.version,
+            plural: class.plural,
+            kind: class.kind,
+            is_namespaced: false,
+        };
+        (Kind::NodeClass, resource)
+    });
+    classes
+        .chain(WATCHED)
+        .filter(|(kind, _)| !unwanted.contains(kind))
+        .map(|(kind, resource)| Source {
+            kind,
+            resource,
+            // Roles of older charts do not know limit ranges: only DaemonSets without requests would notice.
+            is_optional: matches!(kind, Kind::NodeOverlay | Kind::CapacityBuffer | Kind::LimitRange),
+        })
+        .collect()
 }
 
 /// What came of the request.

@@ -1,0 +1,98 @@
+//! What must hold at the moment when something is sent, whatever went wrong before.
+
+use crate::rehearsal::RunsMachine;
+use crate::stage::request;
+use kerf_control_plane::Server;
+use kerf_controllers::moment::Moment;
+use kerf_controllers::resource::{LEASES, PODS};
+use kerf_controllers::{CloudCall, Errand};
+use serde_json::Value;
+
+/// Where the lease is that processes of a rehearsal contend for.
+pub(crate) const LEASE: (&str, &str) = ("kube-system", "karpenter-leader-election");
+
+#[derive(Default)]
+pub(crate) struct Laws {
+    pub(crate) breaches: Vec<String>,
+    /// Somebody has edited the lease: until then its holder need not know.
+    pub(crate) stolen_until: Option<Moment>,
+    pub(crate) account: Option<RunsMachine>,
+}
+
+impl Laws {
+    /// Something that changes the world leaves a process.
+    pub(crate) fn sent(&mut self, server: &Server, now: Moment, identity: Option<&str>, what: &Errand) {
+        if is_write(what)
+            && let Some(identity) = identity
+            && self.stolen_until.is_none_or(|until| until <= now)
+        {
+            let held = request(server, "GET", &LEASES.path(LEASE.0, LEASE.1), "", &Value::Null).unwrap_or_default();
+            if held["spec"]["holderIdentity"] != identity {
+                let holder = &held["spec"]["holderIdentity"];
+                self.breaches.push(format!("unfenced: {identity} sends {} while {holder} leads", words(what)));
+            }
+        }
+        if let Errand::Cloud(CloudCall::Terminate(instance)) = what
+            && let Some(node) = &instance.node_name
+            && self.account.as_ref().is_some_and(|runs| runs(&instance.provider_id))
+        {
+            let pods = pods_left(server, node);
+            if !pods.is_empty() {
+                self.breaches.push(format!("undrained: {node} is ended with {}", pods.join(", ")));
+            }
+        }
+    }
+}
+
+/// Pods of workloads on a node that nobody has asked to go.
+fn pods_left(server: &Server, node: &str) -> Vec<String> {
+    let path = format!("{}?fieldSelector=spec.nodeName%3D{node}", PODS.collection());
+    let list = request(server, "GET", &path, "", &Value::Null).unwrap_or_default();
+    let is_left = |pod: &&Value| {
+        let owner = pod.pointer("/metadata/ownerReferences/0/kind");
+        let phase = pod["status"]["phase"].as_str().unwrap_or_default();
+        pod["metadata"]["deletionTimestamp"].is_null()
+            && owner.is_some_and(|owner| owner == "ReplicaSet")
+            && matches!(phase, "Pending" | "Running")
+    };
+    let left = list["items"].as_array().into_iter().flatten().filter(is_left);
+    left.map(|pod| pod["metadata"]["name"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+fn is_write(errand: &Errand) -> bool {
+    match errand {
+        Errand::Api(call) => call.method != "GET",
+        Errand::Cloud(call) => {
+            matches!(
+                call,
+                CloudCall::Launch(_)
+                    | CloudCall::Terminate(_)
+                    | CloudCall::Reboot { .. }
+                    | CloudCall::EndClass(_)
+                    | CloudCall::LabelInstance(_)
+                    | CloudCall::Acknowledge(_)
+            )
+        }
+        Errand::Think(_) => false,
+    }
+}
+
+pub(crate) fn words(errand: &Errand) -> String {
+    match errand {
+        Errand::Api(call) => format!("{} {}", call.method, call.path),
+        Errand::Cloud(CloudCall::Launch(order)) => format!("launch {}", order.claim),
+        Errand::Cloud(CloudCall::Terminate(instance)) => format!("terminate {}", instance.provider_id),
+        Errand::Cloud(CloudCall::Get { provider_id }) => format!("get {provider_id}"),
+        Errand::Cloud(CloudCall::IsReleased { provider_id }) => format!("whose is {provider_id}"),
+        Errand::Cloud(CloudCall::List) => "list".to_owned(),
+        Errand::Cloud(CloudCall::Reboot { instance, .. }) => format!("reboot {}", instance.provider_id),
+        Errand::Cloud(CloudCall::ResolveClass(_)) => "resolve a class".to_owned(),
+        Errand::Cloud(CloudCall::EndClass(_)) => "end a class".to_owned(),
+        Errand::Cloud(CloudCall::Drift { instance, .. }) => format!("drift of {}", instance.provider_id),
+        Errand::Cloud(CloudCall::LabelInstance(instance)) => format!("label {}", instance.provider_id),
+        Errand::Cloud(CloudCall::Notices) => "notices".to_owned(),
+        Errand::Cloud(CloudCall::Acknowledge(receipts)) => format!("acknowledge {}", receipts.join(" ")),
+        Errand::Cloud(CloudCall::RunChore { name, .. }) => format!("run {name}"),
+        Errand::Think(_) => "think".to_owned(),
+    }
+}

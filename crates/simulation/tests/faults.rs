@@ -1,0 +1,204 @@
+//! One fault at a time, and what the operator makes of it: what seeds have found stays found.
+
+#![allow(clippy::unwrap_used, reason = "a test tells what went wrong by panicking")]
+
+use kerf_cloud_sim::{Faults as CloudFaults, SimCloud, SimOptions, Span};
+use kerf_mirror::LabelRules;
+use kerf_simulation::{Rehearsal, Setup, sim_cloud};
+use serde_json::{Value, json};
+use std::sync::{Arc, OnceLock};
+
+const CLAIMS: &str = "/apis/karpenter.sh/v1/nodeclaims";
+const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/default/deployments/web";
+
+/// A pool of small machines that are taken away when they are empty, on a simulated EC2 that outlives every process.
+fn scene(elects: bool, faults: CloudFaults) -> (Rehearsal, SimCloud) {
+    let mut setup = Setup { elects, keeps_trace: true, ..Setup::default() };
+    setup.options.mirror.labels = LabelRules::aws();
+    setup.options.mirror.scheduling.well_known.extend(kerf_api::labels::AWS_WELL_KNOWN.iter().map(|key| (*key).into()));
+    let account: Arc<OnceLock<SimCloud>> = Arc::default();
+    let of_setup = account.clone();
+    let setup = setup.with_cloud(move |plane| {
+        let options = SimOptions { faults: faults.clone(), ..SimOptions::default() };
+        Arc::new(of_setup.get_or_init(|| sim_cloud(plane, options).unwrap()).successor())
+    });
+    let mut scene = Rehearsal::new(setup);
+    scene.create(
+        "{apiVersion: karpenter.k8s.aws/v1, kind: EC2NodeClass, metadata: {name: default}, spec: {role: r, \
+         amiSelectorTerms: [{alias: al2023@latest}], subnetSelectorTerms: [{tags: {a: b}}], \
+         securityGroupSelectorTerms: [{tags: {a: b}}]}}",
+    );
+    scene.create_value(&json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"},
+        "spec": {
+            "template": {"spec": {
+                "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
+                "requirements": [
+                    {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
+                    {"key": "karpenter.k8s.aws/instance-family", "operator": "In", "values": ["m7i"]},
+                    {"key": "karpenter.k8s.aws/instance-cpu", "operator": "In", "values": ["2"]},
+                ],
+                "expireAfter": "Never",
+            }},
+            "disruption": {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "15s", "budgets": [{"nodes": "100%"}]},
+        },
+    }));
+    let cloud = account.get().unwrap().clone();
+    (scene, cloud)
+}
+
+/// Pods of which a machine takes one.
+fn deploy(scene: &mut Rehearsal, replicas: u64) {
+    scene.create_value(&json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+        "spec": {
+            "replicas": replicas, "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": {
+                "terminationGracePeriodSeconds": 1,
+                "containers": [{"name": "main", "image": "pause", "resources": {"requests": {"cpu": "1"}}}],
+            }},
+        },
+    }));
+}
+
+fn n_running(scene: &Rehearsal) -> usize {
+    scene.pods().iter().filter(|pod| pod["status"]["phase"] == "Running").count()
+}
+
+fn n_machines(cloud: &SimCloud) -> usize {
+    cloud.bill().lines.iter().filter(|line| line.until.is_none()).count()
+}
+
+fn name(object: &Value) -> String {
+    object["metadata"]["name"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_machine_is_not_ended_while_pods_are_on_it_that_a_late_watch_has_not_shown() {
+    let (mut scene, cloud) = scene(false, CloudFaults::default());
+    deploy(&mut scene, 1);
+    scene.run_until("it runs", 300, |scene| n_running(scene) == 1);
+    let claim = name(&scene.claims()[0]);
+    let is_up = |cloud: &SimCloud| cloud.bill().lines.iter().any(|line| *line.claim == *claim && line.until.is_none());
+    // The pod is replaced by one of which the operator hears nothing for ten minutes.
+    scene.freeze("pods", 600);
+    let pod = name(&scene.pods()[0]);
+    scene.delete(&format!("/api/v1/namespaces/default/pods/{pod}"));
+    scene.run_until("another one runs", 60, |scene| n_running(scene) == 1 && name(&scene.pods()[0]) != pod);
+    let unseen = name(&scene.pods()[0]);
+    scene.delete(&format!("{CLAIMS}/{claim}"));
+    for _ in 0..9 {
+        scene.run_for(60);
+        assert!(scene.pods().iter().any(|it| name(it) == unseen && it["metadata"]["deletionTimestamp"].is_null()));
+        assert!(is_up(&cloud), "its machine is still there");
+    }
+    // The watch is begun anew, and the pod is asked to go.
+    scene.run_until("all is well", 900, |scene| n_running(scene) == 1 && name(&scene.pods()[0]) != unseen);
+    scene.run_until("the machine goes", 300, |_| !is_up(&cloud));
+}
+
+#[test]
+fn a_claim_whose_creation_nobody_answered_is_not_made_a_second_time() {
+    let (mut scene, cloud) = scene(false, CloudFaults::default());
+    scene.run_for(30);
+    scene.freeze("nodeclaims", 0);
+    scene.lose_answers("POST", "/nodeclaims", 2);
+    deploy(&mut scene, 1);
+    scene.run_until("it runs", 300, |scene| n_running(scene) == 1);
+    assert_eq!((scene.claims().len(), n_machines(&cloud)), (1, 1));
+}
+
+#[test]
+fn a_claim_goes_only_when_lists_would_show_a_machine_that_was_asked_for() {
+    let faults = CloudFaults {
+        launch_answer: Span { least_ms: 5_000, most_ms: 5_000 },
+        read_lag: Span { least_ms: 8_000, most_ms: 8_000 },
+        ..CloudFaults::default()
+    };
+    let (mut scene, cloud) = scene(false, faults);
+    deploy(&mut scene, 1);
+    scene.run_until("a machine is bought", 60, |_| n_machines(&cloud) == 1);
+    let claim = name(&scene.claims()[0]);
+    scene.restart();
+    scene.patch(DEPLOYMENT, &json!({"spec": {"replicas": 0}}));
+    scene.delete(&format!("{CLAIMS}/{claim}"));
+    scene.run_until("it goes", 300, |scene| scene.claims().is_empty());
+    assert_eq!(n_machines(&cloud), 0, "with its machine");
+}
+
+#[test]
+fn a_successor_with_another_request_for_the_same_claim_finds_the_machine_of_the_first() {
+    let faults = CloudFaults {
+        launch_answer: Span { least_ms: 5_000, most_ms: 5_000 },
+        read_lag: Span { least_ms: 8_000, most_ms: 8_000 },
+        spot_price_swing: 0.5,
+        spot_price_step: std::time::Duration::from_secs(1),
+        ..CloudFaults::default()
+    };
+    let (mut scene, cloud) = scene(false, faults);
+    let pools = "/apis/karpenter.sh/v1/nodepools/default";
+    let mut pool = scene.get(pools).unwrap();
+    // Prices of spot machines change by the second, and with them the request.
+    pool["spec"]["template"]["spec"]["requirements"][0]["values"] = json!(["spot"]);
+    scene.patch(pools, &json!({"spec": {"template": {"spec": pool["spec"]["template"]["spec"]}}}));
+    deploy(&mut scene, 1);
+    scene.run_until("a machine is bought", 60, |_| n_machines(&cloud) == 1);
+    scene.restart();
+    scene.run_until("it runs", 300, |scene| n_running(scene) == 1);
+    assert_eq!((scene.claims().len(), cloud.bill().lines.len()), (1, 1));
+}
+
+#[test]
+fn a_pod_watch_frozen_for_twice_the_limit_ends_no_node_and_recovers_by_itself() {
+    let (mut scene, cloud) = scene(false, CloudFaults::default());
+    deploy(&mut scene, 2);
+    scene.run_until("they run", 300, |scene| n_running(scene) == 2);
+    scene.freeze("pods", 600);
+    // Their successors are not seen, and the nodes that they are on look like something else.
+    for pod in scene.pods() {
+        scene.delete(&format!("/api/v1/namespaces/default/pods/{}", name(&pod)));
+    }
+    scene.run_until("they run again", 60, |scene| n_running(scene) == 2);
+    scene.run_for(330);
+    assert!(scene.is_stale(0));
+    scene.run_for(200);
+    assert_eq!((n_running(&scene), n_machines(&cloud)), (2, 2));
+    scene.run_until("it is trusted again", 400, |scene| !scene.is_stale(0));
+    scene.run_for(60);
+    assert_eq!((n_running(&scene), n_machines(&cloud)), (2, 2));
+}
+
+#[test]
+fn nothing_is_sent_by_a_process_that_wakes_when_another_one_leads() {
+    let (mut scene, _) = scene(true, CloudFaults::default());
+    scene.add_process();
+    scene.run_until("somebody leads", 60, |scene| scene.leader().is_some());
+    for round in 1..6 {
+        let leader = scene.leader().unwrap();
+        if round == 1 {
+            deploy(&mut scene, 1);
+        } else {
+            scene.patch(DEPLOYMENT, &json!({"spec": {"replicas": round}}));
+        }
+        scene.run_for(round);
+        scene.put_to_sleep(leader, 25);
+        scene.run_for(40);
+        assert_eq!(scene.breaches(), &[] as &[String], "round {round}");
+        scene.run_until("somebody leads again", 60, |scene| scene.leader().is_some());
+    }
+    scene.run_until("they run", 300, |scene| n_running(scene) == 5);
+}
+
+#[test]
+fn a_clock_that_jumps_five_minutes_either_way_loses_nothing() {
+    for seconds in [300, -300] {
+        let (mut scene, cloud) = scene(false, CloudFaults::default());
+        deploy(&mut scene, 2);
+        scene.run_for(10);
+        scene.set_clock(0, seconds);
+        scene.run_until("they run", 600, |scene| n_running(scene) == 2);
+        scene.patch(DEPLOYMENT, &json!({"spec": {"replicas": 0}}));
+        scene.run_until("their nodes go", 900, |scene| scene.claims().is_empty());
+        assert_eq!(n_machines(&cloud), 0);
+    }
+}

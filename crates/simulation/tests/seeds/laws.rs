@@ -1,0 +1,129 @@
+//! What must hold at any time, and what when trouble is over: as the account and the objects say, whatever the operator thinks.
+
+use kerf_cloud_sim::SimCloud;
+use kerf_simulation::Rehearsal;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a pool allows.
+pub(crate) struct Allowed {
+    pub(crate) pool: &'static str,
+    pub(crate) cores: u32,
+    pub(crate) disrupted: usize,
+}
+
+/// At any time.
+pub(crate) fn always(scene: &Rehearsal, cloud: &SimCloud, allowed: &[Allowed]) -> Vec<String> {
+    let mut breaches = scene.breaches().to_vec();
+    let claims = scene.claims();
+    let names: BTreeSet<&str> = claims.iter().map(name).collect();
+    let bill = cloud.bill();
+    let mut machines: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for line in bill.lines.iter().filter(|line| line.until.is_none()) {
+        machines.entry(&line.claim).or_default().push(&line.provider_id);
+    }
+    for (claim, ids) in &machines {
+        if ids.len() > 1 {
+            breaches.push(format!("double launch: {claim} has {}", ids.join(", ")));
+        }
+        if !names.contains(claim) {
+            breaches.push(format!("orphan: {} has no claim {claim}", ids.join(", ")));
+        }
+    }
+    let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
+    for claim in &claims {
+        if let Some(id) = claim["status"]["providerID"].as_str()
+            && let Some(other) = owners.insert(id, name(claim))
+        {
+            breaches.push(format!("one machine for two: {id} is {other}'s and {}'s", name(claim)));
+        }
+    }
+    // A limit is about what stays: what goes may be replaced before it is gone.
+    let stays = |claim: &&Value| claim["metadata"]["deletionTimestamp"].is_null();
+    let staying: BTreeSet<&str> = claims.iter().filter(stays).map(name).collect();
+    for Allowed { pool, cores, disrupted } in allowed {
+        let is_of_pool = |claim: &str| pool_of(claim) == *pool && staying.contains(claim);
+        let of_pool = bill.lines.iter().filter(|line| line.until.is_none() && is_of_pool(&line.claim));
+        let n_cores: u32 = of_pool.map(|line| cores_of(line.offering.instance_type.as_str())).sum();
+        if n_cores > *cores {
+            breaches.push(format!("limit: pool {pool} has {n_cores} cores of {cores}"));
+        }
+        let goes = |claim: &&Value| {
+            pool_of(name(claim)) == *pool
+                && !claim["metadata"]["deletionTimestamp"].is_null()
+                && is_true(claim, "DisruptionReason")
+                && !is_true(claim, "InstanceTerminating")
+        };
+        let going: Vec<&str> = claims.iter().filter(goes).map(name).collect();
+        if going.len() > *disrupted {
+            breaches.push(format!("budget: pool {pool} lets {disrupted} go, not {}", going.join(", ")));
+        }
+    }
+    breaches
+}
+
+/// When trouble has been over for long enough.
+pub(crate) fn at_rest(scene: &Rehearsal, cloud: &SimCloud) -> Vec<String> {
+    let mut breaches = Vec::new();
+    for pod in scene.pods() {
+        if pod["status"]["phase"] != "Running" {
+            let phase = pod["status"]["phase"].as_str().unwrap_or_default();
+            breaches.push(format!("pod {} is left {phase}", name(&pod)));
+        }
+    }
+    let (claims, nodes) = (scene.claims(), scene.nodes());
+    let ids = |objects: &[Value], pointer: &str| -> BTreeSet<String> {
+        objects.iter().filter_map(|it| Some(it.pointer(pointer)?.as_str()?.to_owned())).collect()
+    };
+    let of_claims = ids(&claims, "/status/providerID");
+    let of_nodes = ids(&nodes, "/spec/providerID");
+    let running: BTreeSet<String> = cloud
+        .bill()
+        .lines
+        .iter()
+        .filter(|line| line.until.is_none())
+        .map(|line| line.provider_id.to_string())
+        .collect();
+    if of_claims != running || of_nodes != running {
+        breaches.push(format!("machines {running:?}, claims of {of_claims:?}, nodes of {of_nodes:?}"));
+    }
+    for node in &nodes {
+        let taints = node["spec"]["taints"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let is_marked = taints.iter().any(|taint| taint["key"] == "karpenter.sh/disrupted");
+        if is_marked && node["metadata"]["deletionTimestamp"].is_null() {
+            breaches.push(format!("node {} is still marked to go", name(node)));
+        }
+    }
+    for claim in &claims {
+        if claim["metadata"]["deletionTimestamp"].is_null() && is_true(claim, "DisruptionReason") {
+            breaches.push(format!("claim {} still has a reason to go", name(claim)));
+        }
+    }
+    if scene.leader().is_none() {
+        breaches.push("nobody leads".to_owned());
+    }
+    breaches
+}
+
+pub(crate) fn name(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap_or_default()
+}
+
+/// Claims are called after their pools.
+fn pool_of(claim: &str) -> &str {
+    claim.rsplit_once('-').map_or(claim, |(pool, _)| pool)
+}
+
+fn is_true(object: &Value, kind: &str) -> bool {
+    let conditions = object["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    conditions.iter().any(|condition| condition["type"] == kind && condition["status"] == "True")
+}
+
+/// The sizes that the pools of the story allow.
+fn cores_of(instance_type: &str) -> u32 {
+    match instance_type.rsplit('.').next() {
+        Some("xlarge") => 4,
+        Some("2xlarge") => 8,
+        _ => 2,
+    }
+}
