@@ -1,5 +1,7 @@
 //! `docs/limits.md` says what the code does.
 
+#![expect(clippy::unwrap_used, reason = "a test tells what went wrong by panicking")]
+
 use kerf_controllers::limits::{ALL, ELSEWHERE, document};
 use std::path::Path;
 
