@@ -29,10 +29,15 @@ pub(crate) struct Area {
 }
 
 impl Line {
-    /// The line that a test is named after: `d0_81_…`.
-    pub(crate) fn of_test(name: &str) -> Option<Self> {
-        let mut parts = name.strip_prefix('d')?.split('_');
-        Some(Self { document: parts.next()?.parse().ok()?, number: parts.next()?.parse().ok()? })
+    /// The lines that a test is named after: `d0_81_…`, or several, `d1_29_d1_30_…`.
+    pub(crate) fn of_test(name: &str) -> Vec<Self> {
+        let (mut lines, mut parts) = (Vec::new(), name.split('_'));
+        while let (Some(document), Some(number)) = (parts.next().and_then(|part| part.strip_prefix('d')), parts.next())
+        {
+            let (Ok(document), Ok(number)) = (document.parse(), number.parse()) else { break };
+            lines.push(Self { document, number });
+        }
+        lines
     }
 
     /// `D0.81`.
@@ -110,7 +115,9 @@ mod tests {
     #[test]
     fn only_names_with_both_numbers_are_of_a_line() {
         for name in ["d2_words_only", "drain", "d_1_2", "x0_81_a"] {
-            assert_eq!(Line::of_test(name), None, "{name}");
+            assert_eq!(Line::of_test(name), [], "{name}");
         }
+        let several: Vec<String> = Line::of_test("d1_29_d1_30_every_d").iter().map(ToString::to_string).collect();
+        assert_eq!(several, ["D1.29", "D1.30"]);
     }
 }
