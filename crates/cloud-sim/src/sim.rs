@@ -262,6 +262,8 @@ impl SimCloud {
         loop {
             let asking = self.asking().get(&order.uid).copied().unwrap_or_default();
             let token: Text = format!("{}/{}", order.uid, asking.n_before).into();
+            #[cfg(feature = "planted")]
+            let token = if self.0.options.shares_tokens { format!("{parameters}").into() } else { token };
             let used_up = Asking { n_before: asking.n_before + 1, mismatched: None };
             match world.tokens.look(&token, parameters, now) {
                 Known::New => {

@@ -39,6 +39,8 @@ pub mod nominations;
 pub mod operator;
 pub mod options;
 pub mod overlays;
+#[cfg(feature = "planted")]
+pub mod planted;
 pub mod poison;
 pub mod pools;
 pub mod provisioning;

@@ -25,6 +25,9 @@ pub struct SimOptions {
     /// None: the account has whatever subnet, group or image a class asks for. Else only what carries these tags.
     pub account_tags: Option<BTreeMap<String, String>>,
     pub faults: Faults,
+    /// A bug on purpose: claims that want the same share a token.
+    #[cfg(feature = "planted")]
+    pub shares_tokens: bool,
 }
 
 impl Default for SimOptions {
@@ -40,6 +43,8 @@ impl Default for SimOptions {
             shutdown: Span::seconds(20, 50),
             account_tags: None,
             faults: Faults::default(),
+            #[cfg(feature = "planted")]
+            shares_tokens: false,
         }
     }
 }

@@ -37,6 +37,10 @@ pub struct Allowance {
 
 impl Allowance {
     pub fn left(&self) -> u32 {
+        #[cfg(feature = "planted")]
+        if crate::planted::has(crate::planted::Bug::BudgetOffByOne) {
+            return (self.allowed + 1).saturating_sub(self.n_consuming);
+        }
         self.allowed.saturating_sub(self.n_consuming)
     }
 

@@ -66,6 +66,11 @@ pub(super) fn answered(name: &Text, memory: &mut Memory, answer: Result<CloudAns
         Ok(_) => CloudError::Other { message: "the provider answered something else than an instance".into() },
         Err(error) => error,
     };
+    #[cfg(feature = "planted")]
+    if crate::planted::has(crate::planted::Bug::LostAnswerIsFailure) && matches!(error, CloudError::Other { .. }) {
+        (memory.is_surely_unlaunched, memory.given_up) = (true, Some(GiveUp::NoCapacity));
+        return;
+    }
     memory.is_surely_unlaunched =
         matches!(error, CloudError::NoCapacity { .. } | CloudError::ClassNotReady { .. } | CloudError::Refused { .. });
     let wait_ms = match &error {

@@ -4,6 +4,7 @@
 //! happened with the last of them.
 
 mod laws;
+mod planted;
 mod story;
 
 use std::fmt::Write as _;
@@ -40,7 +41,7 @@ fn a_cluster_comes_out_of_any_trouble_whole() {
             if seed >= last {
                 return;
             }
-            let ended = story::run(seed);
+            let ended = story::run(seed, false);
             n_run.fetch_add(1, Ordering::Relaxed);
             if let Some(path) = variable("KERF_SEEDS_TRACE") {
                 std::fs::write(path, ended.trace.join("\n")).expect("a file that can be written");
@@ -66,7 +67,7 @@ fn a_cluster_comes_out_of_any_trouble_whole() {
 #[test]
 fn a_seed_repeats_to_the_byte() {
     for seed in [1, 2] {
-        let (one, other) = (story::run(seed), story::run(seed));
+        let (one, other) = (story::run(seed, false), story::run(seed, false));
         let differs = one.trace.iter().zip(&other.trace).position(|(one, other)| one != other);
         assert_eq!(differs.map(|at| (&one.trace[at], &other.trace[at])), None, "seed {seed}");
         assert_eq!(one.trace.len(), other.trace.len(), "seed {seed}");

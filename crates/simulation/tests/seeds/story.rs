@@ -24,10 +24,10 @@ const REST_SECONDS: i64 = 2_400;
 const LOOK_EVERY: i64 = 5;
 const KINDS: [&str; 5] = ["pods", "nodes", "nodeclaims", "nodepools", "replicasets"];
 
-pub(crate) fn run(seed: u64) -> Ended {
+pub(crate) fn run(seed: u64, shares_tokens: bool) -> Ended {
     let mut dice = Dice::for_purpose(seed, "story");
     let elects = dice.roll().is_multiple_of(2);
-    let (mut scene, cloud) = stage(seed, elects);
+    let (mut scene, cloud) = stage(seed, elects, shares_tokens);
     let n_disrupted = 1 + usize::try_from(dice.roll() % 2).unwrap_or(0);
     let allowed = [
         Allowed { pool: "default", cores: 100, disrupted: n_disrupted },
@@ -76,7 +76,7 @@ fn pass(scene: &mut Rehearsal, cloud: &SimCloud, allowed: &[Allowed], seconds: i
     Vec::new()
 }
 
-fn stage(seed: u64, elects: bool) -> (Rehearsal, SimCloud) {
+fn stage(seed: u64, elects: bool, shares_tokens: bool) -> (Rehearsal, SimCloud) {
     let mut setup = Setup { seed, elects, keeps_trace: true, ..Setup::default() };
     setup.options.mirror.labels = LabelRules::aws();
     setup.options.mirror.scheduling.well_known.extend(kerf_api::labels::AWS_WELL_KNOWN.iter().map(|key| (*key).into()));
@@ -85,7 +85,7 @@ fn stage(seed: u64, elects: bool) -> (Rehearsal, SimCloud) {
     // What outlives a process is the account, and nothing else.
     let setup = setup
         .with_cloud(move |plane| {
-            let options = SimOptions { seed, faults: misfortunes(), ..SimOptions::default() };
+            let options = SimOptions { seed, faults: misfortunes(), shares_tokens, ..SimOptions::default() };
             Arc::new(of_cloud.get_or_init(|| sim_cloud(plane, options).expect("the default region")).successor())
         })
         .with_account(move |id| {
