@@ -54,7 +54,7 @@ impl Tool {
         if binary.exists() {
             return Ok(binary);
         }
-        println!("installing {} {} (once for this machine, a minute or some)", self.name, self.version);
+        println!("installing {} {} (once for this machine)", self.name, self.version);
         let status = cargo()
             .args(["install", self.name, "--locked", "--quiet"])
             .args(self.flags)

@@ -14,6 +14,7 @@ use crate::errand::{CloudAnswer, CloudCall, Outcome};
 use crate::events::{About, Event};
 use crate::interruption::ending::{By, End, Endings};
 use crate::metrics::{Family, Metrics, Shape, families};
+use crate::moment::after;
 use crate::queue::{Queue, earlier};
 use crate::resource::{NODE_CLAIMS, NODE_POOLS, NODES, Resource};
 use crate::standstill::Voluntary;
@@ -28,7 +29,6 @@ use kerf_model::{
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 const NAME: &str = "provider.chores";
 /// How often a collection asks whether it may go on.
@@ -339,10 +339,6 @@ fn class_ref(class: &kerf_api::NodeClassRef) -> NodeClassRef {
 
 fn texts(map: Option<&BTreeMap<String, String>>) -> Labels {
     map.into_iter().flatten().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect()
-}
-
-fn after(now: UnixMillis, span: Duration) -> UnixMillis {
-    UnixMillis(now.0.saturating_add(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))
 }
 
 /// `instance_unhealthy` of `InstanceUnhealthy`.

@@ -12,6 +12,7 @@ use crate::lifecycle::Lifecycle;
 use crate::limits::{SWEEP_EVERY, SWEEP_PACE, SWEEP_PART};
 use crate::metrics::runtime::Stopwatch;
 use crate::metrics::{Metrics, families};
+use crate::moment::after;
 use crate::nominations::Nominations;
 use crate::options::Options;
 use crate::queue::earlier;
@@ -33,7 +34,6 @@ use kerf_mirror::{Kind, Mirror, Object, ObjectKey};
 use kerf_model::{Snapshot, UnixMillis};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Rounds without a quiet moment after which duties are taken to undo each other's work for ever.
 const ROUNDS_MAX: usize = 1_000;
@@ -329,9 +329,6 @@ struct Sweep {
 impl Sweep {
     /// The next part, as changes into what is.
     fn part(&mut self, world: &World, now: UnixMillis) -> Vec<Change> {
-        let after = |at: UnixMillis, span: Duration| {
-            UnixMillis(at.0.saturating_add(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))
-        };
         match self.next_at {
             // Just now everything is seen for the first time.
             None if world.is_synced() => self.next_at = Some(after(now, SWEEP_EVERY)),

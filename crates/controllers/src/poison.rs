@@ -5,6 +5,7 @@
 
 use crate::guard::{Defect, guarded};
 use crate::limits::{POISON_FOUND_MAX, POISON_KEPT_FIRST, POISON_KEPT_MOST};
+use crate::moment::millis;
 use kerf_model::{PodId, Pool, PoolName, Snapshot, UnixMillis};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -137,10 +138,6 @@ impl Quarantine {
     pub fn len(&self, now: UnixMillis) -> usize {
         self.0.values().filter(|kept| kept.until > now).count()
     }
-}
-
-fn millis(span: std::time::Duration) -> i64 {
-    i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

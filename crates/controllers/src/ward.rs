@@ -17,6 +17,7 @@ use crate::events::Event;
 use crate::guard::{Defect, guarded};
 use crate::limits::{POISON_KEPT_FIRST, POISON_KEPT_MOST, WARD_REST_FIRST, WARD_REST_MOST};
 use crate::metrics::families;
+use crate::moment::millis;
 use crate::queue::earlier;
 use crate::standstill::about;
 use crate::world::{Change, World};
@@ -194,6 +195,5 @@ fn count(name: &str, barred: &BTreeMap<ObjectKey, (UnixMillis, i64)>, desk: &Des
 }
 
 fn longer(ms: i64, first: Duration, most: Duration) -> i64 {
-    let millis = |span: Duration| i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
     ms.saturating_mul(2).clamp(millis(first), millis(most))
 }

@@ -9,6 +9,7 @@ use crate::errand::{CloudAnswer, CloudCall};
 use crate::events::{About, Event, timestamp};
 use crate::limits::READS_SETTLE;
 use crate::metrics::families;
+use crate::moment::{after, millis};
 use crate::queue::earlier;
 use crate::resource::{NODE_CLAIMS, NODES};
 use crate::world::claim_provider_id;
@@ -159,9 +160,8 @@ pub(super) fn searched(name: &Text, memory: &mut Memory, answer: Result<CloudAns
             Some(instance) => memory.launched = Some(Arc::new(instance)),
             None => {
                 // Lists are behind launches: one that does not show it yet says nothing of what was asked for a moment ago.
-                let settles = i64::try_from(READS_SETTLE.as_millis()).unwrap_or(i64::MAX);
                 let since = *memory.missing_since.get_or_insert(desk.now);
-                memory.is_gone = desk.now.0.saturating_sub(since.0) >= settles;
+                memory.is_gone = desk.now >= after(since, READS_SETTLE);
                 memory.end_after = Some(UnixMillis(desk.now.0.saturating_add(ASK_EVERY_MS)));
             }
         },
@@ -178,7 +178,7 @@ fn failed(name: &Text, memory: &mut Memory, error: &CloudError) -> i64 {
     memory.n_failures += 1;
     tracing::error!(controller = NAME, NodeClaim = &**name, error = %error, "terminating instance");
     let asked_ms = match error {
-        CloudError::Throttled { retry_after, .. } => i64::try_from(retry_after.as_millis()).unwrap_or(i64::MAX),
+        CloudError::Throttled { retry_after, .. } => millis(*retry_after),
         _ => 0,
     };
     asked_ms.max(backoff_ms(memory.n_failures))

@@ -6,6 +6,7 @@ use crate::conditions::{Conditions, Status};
 use crate::desk::Desk;
 use crate::errand::{CloudAnswer, CloudCall};
 use crate::events::{About, Event, cut};
+use crate::moment::millis;
 use crate::resource::NODE_CLAIMS;
 use kerf_api::{NodeClaim, labels};
 use kerf_cloud::{CloudError, Instance, LaunchOrder, OfferingKey};
@@ -88,7 +89,7 @@ pub(super) fn answered(name: &Text, memory: &mut Memory, answer: Result<CloudAns
             tracing::error!(controller = NAME, NodeClaim = &**name, error = &**message, "failed launching nodeclaim");
             return;
         }
-        CloudError::Throttled { retry_after, .. } => i64::try_from(retry_after.as_millis()).unwrap_or(i64::MAX),
+        CloudError::Throttled { retry_after, .. } => millis(*retry_after),
         _ => 0,
     };
     memory.n_failures += 1;

@@ -11,6 +11,7 @@
 //! looks so anew.
 
 use crate::limits::{BRAKE_AGREED, BRAKE_NODES, BRAKE_PERCENT, BRAKE_WINDOW};
+use crate::moment::after;
 use kerf_model::{Text, UnixMillis};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -168,9 +169,7 @@ impl Brake {
 
 impl Suspicion {
     fn forget_old(&mut self, now: UnixMillis) {
-        let is_young = |at: &UnixMillis, within: Duration| {
-            now.0.saturating_sub(at.0) <= i64::try_from(within.as_millis()).unwrap_or(i64::MAX)
-        };
+        let is_young = |at: &UnixMillis, within: Duration| now <= after(*at, within);
         self.agreed.retain(|_, at| is_young(at, BRAKE_AGREED));
         if self.pulled.is_none() {
             self.suspects.retain(|_, since| is_young(since, BRAKE_WINDOW));

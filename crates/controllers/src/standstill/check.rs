@@ -15,6 +15,7 @@ use crate::errand::{CloudAnswer, CloudCall, Outcome};
 use crate::limits::{
     BRAKE_AGAIN_FIRST, BRAKE_AGAIN_MOST, BRAKE_CATCH_UP, BRAKE_CLOCK_MAY_DIFFER, LIST_PAGE, LIST_PAGES_MAX,
 };
+use crate::moment::millis;
 use crate::queue::{Queue, earlier};
 use crate::resource::{EVENTS, PODS};
 use crate::upkeep::expires;
@@ -26,7 +27,6 @@ use kerf_mirror::{Kind, ObjectKey, PodState};
 use kerf_model::{PodId, Text, UnixMillis};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 const NAME: &str = "disruption.brake";
 
@@ -262,8 +262,4 @@ fn few(claims: &[Text]) -> String {
         [one] => one.to_string(),
         [first, others @ ..] => format!("{first} and {} more", others.len()),
     }
-}
-
-fn millis(span: Duration) -> i64 {
-    i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
 }

@@ -11,6 +11,7 @@ use crate::errand::{CloudCall, Outcome};
 use crate::events::{About, Event, QUIET_MS, timestamp};
 use crate::limits::UNSEEN_PODS;
 use crate::metrics::families;
+use crate::moment::after;
 use crate::queue::{Queue, earlier};
 use crate::resource::{NODE_CLAIMS, NODES, PODS};
 use crate::world::{Change, World, claim_provider_id, is_ready, provider_id};
@@ -341,8 +342,7 @@ impl NodeTermination {
 
 /// Whether the API server is to be asked who is on a node that looks drained.
 fn must_count(going: &Going, deadline: Option<UnixMillis>, now: UnixMillis) -> bool {
-    let patience = i64::try_from(UNSEEN_PODS.as_millis()).unwrap_or(i64::MAX);
-    let is_over = going.unseen_since.is_some_and(|since| now.0.saturating_sub(since.0) >= patience);
+    let is_over = going.unseen_since.is_some_and(|since| now >= after(since, UNSEEN_PODS));
     going.counted_at.is_none() && !is_over && deadline.is_none_or(|deadline| deadline > now)
 }
 
