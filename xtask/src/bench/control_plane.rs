@@ -12,7 +12,7 @@ mod load;
 mod servers;
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use serde::Serialize;
@@ -37,7 +37,14 @@ pub(crate) struct Args {
     /// Leaves the real one out: there is nothing to compare with then.
     #[arg(long)]
     alone: bool,
+    /// An `api_server` (an example of `kerf-control-plane`) of an earlier commit: both are measured in turn, three times each, and the
+    /// ratios of their medians are shown.
+    #[arg(long, value_name = "FILE")]
+    before: Option<PathBuf>,
 }
+
+/// How often each of two servers of ours is measured.
+const ROUNDS: usize = 3;
 
 /// What is asked of a server.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -60,7 +67,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     let work = Work { n_pods: args.pods, n_nodes: args.nodes, n_watchers: args.watchers };
     println!("{} pods and {} nodes, {} watchers of both", work.n_pods, work.n_nodes, work.n_watchers);
-    let ours = measure(Server::ours()?, work)?;
+    let ours = match &args.before {
+        Some(binary) => beside_before(binary, work)?,
+        None => measure(Server::ours()?, work)?,
+    };
     let real = match args.alone {
         true => None,
         false => match Server::real()? {
@@ -81,6 +91,31 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Some(real) => judge(&ours, &real),
         None => Ok(()),
     }
+}
+
+/// Measures ours and an earlier one in turn, and shows how they compare. Answers the last of ours.
+fn beside_before(binary: &Path, work: Work) -> Result<Measured> {
+    let (mut ours, mut before) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        ours.push(measure(Server::ours()?, work)?);
+        before.push(measure(Server::before(binary)?, work)?);
+    }
+    println!("\n{:<28}{:>14}{:>14}{:>10}", "medians", "ours", "before", "ratio");
+    let medians = |all: &[Measured]| -> Vec<f64> {
+        let of = |at: usize| {
+            let mut numbers: Vec<f64> = all.iter().map(|measured| lines(measured, None)[at].ours).collect();
+            numbers.sort_by(f64::total_cmp);
+            numbers[numbers.len() / 2]
+        };
+        (0..lines(&all[0], None).len()).map(of).collect()
+    };
+    let names = lines(&ours[0], None);
+    for ((line, ours), before) in names.iter().zip(medians(&ours)).zip(medians(&before)) {
+        // More than one: ours takes longer, or more.
+        let ratio = if line.is_better == Better::More { before / ours } else { ours / before };
+        println!("{:<28}{ours:>11.2} {:<2}{before:>11.2} {:<2}{ratio:>10.2}", line.what, line.unit, line.unit);
+    }
+    ours.pop().context("at least one round")
 }
 
 fn measure(server: Server, work: Work) -> Result<Measured> {

@@ -29,6 +29,9 @@ use contestant::Contestant;
 use row::{Measured, Row, SideBySide};
 use scenes::{EMBEDDED, MIXED, MIXED_EARLY, ROWS, TO_RUNNING};
 
+/// How often a scene is measured with each of two binaries of ours.
+const ROUNDS: usize = 3;
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Runs the same scenes with the peer's operator too (needs Go).
@@ -46,6 +49,9 @@ pub(crate) struct Args {
     /// A `kerf` that is built already.
     #[arg(long, value_name = "FILE")]
     kerf: Option<PathBuf>,
+    /// A `kerf` of an earlier commit: both are measured in turn, three times each, and their medians compared.
+    #[arg(long, value_name = "FILE", conflicts_with = "only_peer")]
+    before: Option<PathBuf>,
     /// Keeps what the operators logged.
     #[arg(long, value_name = "FOLDER")]
     logs: Option<PathBuf>,
@@ -64,37 +70,36 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         true => None,
         false => Some(Contestant::ours(args.kerf.as_deref())?),
     };
+    let before = args.before.as_deref().map(Contestant::before).transpose()?;
     let mut rows: Vec<Row> = Vec::new();
     let mut n_failures = 0;
     for name in names {
-        let row = match scenes::scene(name) {
-            Some(scene) => {
-                println!("\n── {name}");
-                let mut ask = |contestant: &Option<Contestant>| {
-                    let contestant = contestant.as_ref()?;
-                    measure_one(scene, contestant, args.logs.as_deref()).unwrap_or_else(|error| {
-                        println!("   {}: FAILED: {error:#}", contestant.name);
-                        n_failures += 1;
-                        None
-                    })
+        let is_scene = scenes::scene(name).is_some() || name == EMBEDDED;
+        let row = if is_scene {
+            println!("\n── {name}");
+            let mut found = Found::default();
+            for round in 0..before.as_ref().map_or(1, |_| ROUNDS) {
+                let mut ask = |contestant: &Option<Contestant>, into: &mut Vec<Measured>| {
+                    let Some(contestant) = contestant else { return };
+                    match measure_one(name, contestant, args.logs.as_deref()) {
+                        Ok(measured) => into.extend(measured),
+                        Err(error) => {
+                            println!("   {}: FAILED: {error:#}", contestant.name);
+                            n_failures += 1;
+                        }
+                    }
                 };
-                let found = ask(&ours);
-                let beside = if scene.has_peer { ask(&peer) } else { None };
-                Row { name: name.to_owned(), ours: found, peer: beside, early_binding: None }
-            }
-            None if name == EMBEDDED => {
-                println!("\n── {name}");
-                let found = ours.as_ref().map(embedded::measure).transpose().unwrap_or_else(|error| {
-                    println!("   kerf: FAILED: {error:#}");
-                    n_failures += 1;
-                    None
-                });
-                if let Some(found) = &found {
-                    tell("kerf", found);
+                ask(&ours, &mut found.ours);
+                ask(&before, &mut found.before);
+                // The peer is the same in each round, and takes longest.
+                if round == 0 && scenes::scene(name).is_some_and(|scene| scene.has_peer) {
+                    ask(&peer, &mut found.peer);
                 }
-                Row { name: name.to_owned(), ours: found, peer: None, early_binding: None }
             }
-            None => side_by_side(&rows),
+            let [ours, before, peer] = [found.ours, found.before, found.peer].map(|all| Measured::median(&all));
+            Row { name: name.to_owned(), ours, before, peer, early_binding: None }
+        } else {
+            side_by_side(&rows)
         };
         rows.push(row);
         if let Some(path) = &args.json {
@@ -111,6 +116,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
+/// What one scene came to with each contestant, in each round.
+#[derive(Default)]
+struct Found {
+    ours: Vec<Measured>,
+    before: Vec<Measured>,
+    peer: Vec<Measured>,
+}
+
 /// The chosen rows in the order of the table; the derived row brings the two that it is read off.
 fn chosen(given: &[String]) -> Result<Vec<&'static str>> {
     for row in given {
@@ -125,8 +138,12 @@ fn chosen(given: &[String]) -> Result<Vec<&'static str>> {
     Ok(ROWS.into_iter().filter(is_chosen).collect())
 }
 
-fn measure_one(scene: &scenes::Scene, contestant: &Contestant, logs: Option<&Path>) -> Result<Option<Measured>> {
-    match measure::measure(scene, contestant, logs)? {
+fn measure_one(name: &str, contestant: &Contestant, logs: Option<&Path>) -> Result<Option<Measured>> {
+    let measured = match scenes::scene(name) {
+        Some(scene) => measure::measure(scene, contestant, logs)?,
+        None => Ok(embedded::measure(contestant)?),
+    };
+    match measured {
         Ok(found) => {
             tell(contestant.name, &found);
             Ok(Some(found))
@@ -152,7 +169,7 @@ fn side_by_side(rows: &[Row]) -> Row {
     let both = off.and_then(|off| off.to_running).zip(on.as_ref().and_then(|on| on.to_running));
     let early_binding = both.map(|(off, on)| SideBySide { off, on });
     let measured = on.zip(early_binding).map(|(on, side)| Measured { seconds: side.on.median_seconds, ..on });
-    Row { name: TO_RUNNING.to_owned(), ours: measured, peer: None, early_binding }
+    Row { name: TO_RUNNING.to_owned(), ours: measured, before: None, peer: None, early_binding }
 }
 
 fn write_rows(path: &Path, rows: &[Row]) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::io::{BufRead as _, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
@@ -37,8 +37,16 @@ impl Server {
     /// Builds and starts ours.
     pub(crate) fn ours() -> Result<Self> {
         println!("building our API server");
-        let binary = build_ours()?;
-        let mut child = Command::new(&binary)
+        Self::of_ours("ours", &build_ours()?)
+    }
+
+    /// Starts ours of an earlier commit.
+    pub(crate) fn before(binary: &Path) -> Result<Self> {
+        Self::of_ours("before", binary)
+    }
+
+    fn of_ours(name: &str, binary: &Path) -> Result<Self> {
+        let mut child = Command::new(binary)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -50,7 +58,7 @@ impl Server {
         let At { endpoint, ca_pem, token } =
             serde_json::from_str(&line).context("our server says something else than where it is")?;
         Ok(Self {
-            name: "ours".to_owned(),
+            name: name.to_owned(),
             address: Address { endpoint, ca_pem, token, kubeconfig: PathBuf::new() },
             pids: vec![ours.0.id()],
             _running: Box::new(ours),

@@ -42,8 +42,17 @@ impl Contestant {
             Some(binary) => std::path::absolute(binary).context("no folder to be in")?,
             None => build_ours()?,
         };
+        Self::of_ours("kerf", binary)
+    }
+
+    /// Ours, of an earlier commit.
+    pub(crate) fn before(given: &Path) -> Result<Self> {
+        Self::of_ours("kerf-before", std::path::absolute(given).context("no folder to be in")?)
+    }
+
+    fn of_ours(name: &'static str, binary: PathBuf) -> Result<Self> {
         ensure!(binary.is_file(), "{} is not there", binary.display());
-        Ok(Self { name: "kerf", binary, arguments: &["run", "--cloud", "kwok"] })
+        Ok(Self { name, binary, arguments: &["run", "--cloud", "kwok"] })
     }
 
     /// The peer's, from its Go module, or why this machine has none.

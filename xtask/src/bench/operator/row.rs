@@ -12,6 +12,9 @@ pub(crate) struct Row {
     /// Absent where only the peer was asked.
     #[serde(flatten)]
     pub(crate) ours: Option<Measured>,
+    /// What an earlier commit of ours did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) before: Option<Measured>,
     pub(crate) peer: Option<Measured>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) early_binding: Option<SideBySide>,
@@ -31,6 +34,27 @@ pub(crate) struct Measured {
     /// Where nodes were removed: how many there were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) nodes_before: Option<usize>,
+}
+
+impl Measured {
+    /// Of several runs: each number's median. None of none.
+    pub(crate) fn median(all: &[Self]) -> Option<Self> {
+        let of = |number: fn(&Self) -> f64| {
+            let mut numbers: Vec<f64> = all.iter().map(number).collect();
+            numbers.sort_by(f64::total_cmp);
+            numbers.get((numbers.len().max(1) - 1) / 2).copied()
+        };
+        let seconds = of(|m| m.seconds)?;
+        // Counts are those of the run with the median time.
+        let typical = all.iter().find(|run| run.seconds.total_cmp(&seconds).is_eq())?.clone();
+        Some(Self {
+            seconds,
+            dollars_per_hour: of(|m| m.dollars_per_hour)?,
+            cpu_seconds: of(|m| m.cpu_seconds)?,
+            peak_mb: of(|m| m.peak_mb)?,
+            ..typical
+        })
+    }
 }
 
 /// The gate off and on, on the same scene.
@@ -97,8 +121,13 @@ mod tests {
 
     #[test]
     fn a_row_in_the_file_has_our_numbers_at_its_top_and_the_peers_below() {
-        let mut row =
-            Row { name: "x".to_owned(), ours: Some(measured(2.0)), peer: Some(measured(4.0)), early_binding: None };
+        let mut row = Row {
+            name: "x".to_owned(),
+            ours: Some(measured(2.0)),
+            before: None,
+            peer: Some(measured(4.0)),
+            early_binding: None,
+        };
         let value = serde_json::to_value(&row).unwrap();
         assert_eq!((value["seconds"].as_f64(), value["peer"]["seconds"].as_f64()), (Some(2.0), Some(4.0)));
         assert!(render(&[row.clone()]).contains("0.50"));
@@ -106,5 +135,13 @@ mod tests {
         assert!(serde_json::to_value(&row).unwrap()["peer"].is_null());
         row.ours = None;
         assert!(serde_json::to_value(&row).unwrap().get("seconds").is_none());
+    }
+
+    #[test]
+    fn of_three_runs_the_median_of_each_number_counts() {
+        let run = |seconds, cpu_seconds, nodes| Measured { cpu_seconds, nodes, ..measured(seconds) };
+        let median = Measured::median(&[run(3.0, 1.0, 7), run(1.0, 9.0, 8), run(2.0, 2.0, 9)]).unwrap();
+        assert_eq!((median.seconds, median.cpu_seconds, median.nodes), (2.0, 2.0, 9));
+        assert_eq!(Measured::median(&[]), None);
     }
 }

@@ -39,10 +39,34 @@ const LINES: [Line; 15] = [
     Line { row: EMBEDDED, claim: "under 700 MB", of: |m| m.peak_mb, max: Max::Below(700.0) },
 ];
 
+/// As much of an earlier commit's time may a scene take: what is more is no noise.
+pub(crate) const OF_BEFORE: f64 = 1.15;
+
 pub(crate) fn judge(rows: &[Row]) -> Vec<Verdict> {
     let mut verdicts: Vec<Verdict> = LINES.iter().map(|line| line.judge(rows)).collect();
     verdicts.push(side_by_side(rows));
+    verdicts.extend(rows.iter().filter_map(beside_before));
     verdicts
+}
+
+/// A row that an earlier commit was measured with, too.
+fn beside_before(row: &Row) -> Option<Verdict> {
+    let (ours, before) = row.ours.as_ref().zip(row.before.as_ref())?;
+    let ratio = |of: fn(&Measured) -> f64| of(ours) / of(before);
+    let seconds = ratio(|m| m.seconds);
+    Some(Verdict {
+        claim: format!("{}: at most {OF_BEFORE} of the time before, and no dearer", row.name),
+        holds: Some(seconds <= OF_BEFORE && ours.dollars_per_hour <= before.dollars_per_hour),
+        found: format!(
+            "{:.2} s beside {:.2} s: {seconds:.2}; ${:.2} beside ${:.2}; CPU {:.2}, memory {:.2}",
+            ours.seconds,
+            before.seconds,
+            ours.dollars_per_hour,
+            before.dollars_per_hour,
+            ratio(|m| m.cpu_seconds),
+            ratio(|m| m.peak_mb)
+        ),
+    })
 }
 
 impl Line {
@@ -105,7 +129,7 @@ mod tests {
     }
 
     fn row(name: &str, ours: Option<Measured>, peer: Option<Measured>) -> Row {
-        Row { name: name.to_owned(), ours, peer, early_binding: None }
+        Row { name: name.to_owned(), ours, before: None, peer, early_binding: None }
     }
 
     fn holds(rows: &[Row], claim: &str) -> Option<bool> {
@@ -137,5 +161,17 @@ mod tests {
         let verdict = side_by_side(&[found]);
         assert_eq!(verdict.holds, None);
         assert!(verdict.found.starts_with("median 1.0 s beside 4.0 s"), "{}", verdict.found);
+    }
+
+    #[test]
+    fn a_row_is_neither_slower_nor_dearer_than_an_earlier_commit() {
+        let mut row = row(MIXED, Some(measured(11.0, 1.0)), None);
+        assert!(beside_before(&row).is_none(), "nothing to compare with");
+        row.before = Some(measured(10.0, 1.0));
+        assert_eq!(beside_before(&row).unwrap().holds, Some(true));
+        row.before = Some(measured(9.0, 1.0));
+        assert_eq!(beside_before(&row).unwrap().holds, Some(false), "slower");
+        row.before = Some(Measured { dollars_per_hour: 77.99, ..measured(11.0, 1.0) });
+        assert_eq!(beside_before(&row).unwrap().holds, Some(false), "dearer");
     }
 }
