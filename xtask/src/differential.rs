@@ -51,8 +51,7 @@ pub(crate) fn long() -> Result<()> {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let Some(binary) = peer::prepare()? else {
-        println!("differential: SKIPPED: {} clusters were not compared, because Go is not installed", args.cases);
-        return Ok(());
+        bail!("{} clusters were not compared: the peer is built with Go, which is not on PATH", args.cases);
     };
     let mut cases = ask_both(&binary, args)?;
     let findings = explain::explain(&binary, &cases)?;

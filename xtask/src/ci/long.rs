@@ -2,10 +2,15 @@
 
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
-use std::process::Command;
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use super::counts::{Counts, Skipped};
 use crate::{differential, fuzz, toolbox};
+
+const NO_GO: &str = "no go on PATH";
 
 /// What `--long` has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -20,9 +25,10 @@ pub(crate) enum Part {
     Fuzz,
 }
 
+#[derive(Debug)]
 enum Outcome {
     Ran,
-    Skipped(&'static str),
+    Skipped(String),
 }
 
 pub(super) fn run(part: Option<Part>, no_skips: bool) -> Result<()> {
@@ -74,9 +80,9 @@ impl Part {
     fn run(self) -> Result<Outcome> {
         match self {
             Self::Seeds => test("kerf-simulation", "seeds", &[], &[("KERF_SEEDS_SECONDS", "1800")]),
-            Self::Held if !has_go() => Ok(Outcome::Skipped("no go on PATH")),
+            Self::Held if !has_go() => Ok(Outcome::Skipped(NO_GO.to_owned())),
             Self::Held => test("kerf-e2e", "operator", &["held"], &[("KERF_LONG", "1")]),
-            Self::Differential if !has_go() => Ok(Outcome::Skipped("no go on PATH")),
+            Self::Differential if !has_go() => Ok(Outcome::Skipped(NO_GO.to_owned())),
             Self::Differential => differential::long().map(|()| Outcome::Ran),
             Self::Fuzz => fuzz::long().map(|()| Outcome::Ran),
         }
@@ -85,16 +91,57 @@ impl Part {
 
 /// A test program of ours, built with optimisation: it runs for long.
 fn test(package: &str, target: &str, words: &[&str], envs: &[(&str, &str)]) -> Result<Outcome> {
+    let folder = toolbox::target_folder().join("tests");
+    let skipped = folder.join("skipped-long");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    fs::write(&skipped, "").with_context(|| format!("cannot write {}", skipped.display()))?;
     let mut command = toolbox::cargo();
     command.args(["test", "--locked", "--release", "--package", package, "--test", target, "--"]).args(words);
     command.arg("--nocapture").envs(envs.iter().copied());
-    let status = command.status().with_context(|| format!("`{}` does not start", toolbox::typed(&command)))?;
-    if !status.success() {
-        bail!("to repeat it alone: {}", toolbox::typed(&command));
+    let repeat = toolbox::typed(&command);
+    command.env(kerf_e2e::skipped::FILE, &skipped).stdout(Stdio::piped());
+    let mut child = command.spawn().with_context(|| format!("`{repeat}` does not start"))?;
+    let mut counts = Counts::default();
+    for line in child.stdout.take().into_iter().flat_map(|stdout| BufReader::new(stdout).lines()) {
+        let line = line.with_context(|| format!("`{repeat}` cannot be heard"))?;
+        println!("{line}");
+        counts.read(&line);
     }
-    Ok(Outcome::Ran)
+    let status = child.wait().with_context(|| format!("`{repeat}` does not end"))?;
+    counts.read_skips(&fs::read_to_string(&skipped).context("the list of what was skipped is gone")?);
+    judge(status.success(), &counts).with_context(|| format!("to repeat it alone: {repeat}"))
+}
+
+/// A program that ran nothing has not passed.
+fn judge(has_succeeded: bool, counts: &Counts) -> Result<Outcome> {
+    match counts.skipped.first() {
+        _ if !has_succeeded => bail!("{} failed", counts.failed),
+        Some(Skipped { what, reason, .. }) => Ok(Outcome::Skipped(format!("{what}: {reason}"))),
+        None if counts.passed == 0 => bail!("no test ran"),
+        None => Ok(Outcome::Ran),
+    }
 }
 
 fn has_go() -> bool {
     Command::new("go").arg("version").output().is_ok_and(|output| output.status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_has_passed_only_when_something_ran_and_nothing_was_left_out() {
+        let ran = "test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 7 filtered out; finished in 1.00s";
+        let none = "test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 9 filtered out; finished in 0.00s";
+        let left_out = ["test held ... ignored, KERF_LONG is not set", ran];
+        let judged = |lines: &[&str], has_succeeded| {
+            let mut counts = Counts::default();
+            lines.iter().for_each(|line| counts.read(line));
+            judge(has_succeeded, &counts)
+        };
+        assert!(matches!(judged(&[ran], true), Ok(Outcome::Ran)));
+        assert!(judged(&[ran], false).is_err() && judged(&[none], true).is_err());
+        assert!(matches!(judged(&left_out, true), Ok(Outcome::Skipped(reason)) if reason.contains("KERF_LONG")));
+    }
 }

@@ -57,7 +57,46 @@ pub(super) fn build() -> Result<Vec<Suite>> {
     if !output.status.success() {
         bail!("to repeat it alone: {repeat}");
     }
-    read(&String::from_utf8_lossy(&output.stdout))
+    let suites = read(&String::from_utf8_lossy(&output.stdout))?;
+    let unbuilt = unbuilt(&targets()?, &suites);
+    if !unbuilt.is_empty() {
+        bail!("cargo leaves out test programs, for want of a feature: {}", unbuilt.join(", "));
+    }
+    Ok(suites)
+}
+
+/// Test programs that there should be: package and target.
+fn targets() -> Result<Vec<(String, String)>> {
+    #[derive(Deserialize)]
+    struct Metadata {
+        packages: Vec<Package>,
+    }
+    #[derive(Deserialize)]
+    struct Package {
+        name: String,
+        targets: Vec<Target>,
+    }
+    let mut command = toolbox::cargo();
+    command.args(["metadata", "--no-deps", "--locked", "--format-version", "1"]);
+    let output = command.output().context("`cargo metadata` does not start")?;
+    if !output.status.success() {
+        bail!("`cargo metadata` fails: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let metadata: Metadata =
+        serde_json::from_slice(&output.stdout).context("cargo's metadata have another shape than we know")?;
+    let of_package = |package: Package| {
+        let tests = package.targets.into_iter().filter(|target| target.kind == ["test"]);
+        tests.map(|target| (package.name.clone(), target.name)).collect::<Vec<_>>()
+    };
+    Ok(metadata.packages.into_iter().flat_map(of_package).collect())
+}
+
+/// cargo says nothing of a target whose features are not on.
+fn unbuilt(targets: &[(String, String)], suites: &[Suite]) -> Vec<String> {
+    let is_built = |(package, target): &&(String, String)| {
+        suites.iter().any(|suite| suite.kind == "test" && suite.package == *package && suite.target == *target)
+    };
+    targets.iter().filter(|target| !is_built(target)).map(|(package, target)| format!("{package} {target}")).collect()
 }
 
 fn read(messages: &str) -> Result<Vec<Suite>> {
@@ -165,6 +204,15 @@ mod tests {
                 ("kerf-engine lib", "cargo test --locked -p kerf-engine --lib", Lane::Cores),
             ]
         );
+    }
+
+    #[test]
+    fn a_program_that_cargo_leaves_out_is_missed() {
+        let suites = read(MESSAGES).unwrap();
+        let target = |package: &str, target: &str| (package.to_owned(), target.to_owned());
+        let targets = [target("kerf-e2e", "operator"), target("kerf-e2e", "aws")];
+        assert_eq!(unbuilt(&targets, &suites), ["kerf-e2e aws"]);
+        assert!(!super::targets().unwrap().is_empty());
     }
 
     #[test]
