@@ -11,7 +11,7 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -29,15 +29,17 @@ const TOO_NEW: &str = "sendInitialEvents is forbidden for watch unless the Watch
 
 /// Listens until the process ends.
 pub struct Proxy {
-    frozen: Arc<Frozen>,
+    trouble: Arc<Trouble>,
     port: u16,
 }
 
 #[derive(Default)]
-struct Frozen {
+struct Trouble {
     /// The path of a collection.
-    path: Mutex<Option<String>>,
-    changed: Condvar,
+    frozen: Mutex<Option<String>>,
+    thawed: Condvar,
+    /// A method and a path whose next answer nobody gets.
+    lost: Mutex<Option<(String, String)>>,
 }
 
 impl Proxy {
@@ -53,16 +55,16 @@ impl Proxy {
             .new_agent();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port on loopback")?;
         let (port, endpoint) = (listener.local_addr()?.port(), to.endpoint.clone());
-        let frozen = Arc::new(Frozen::default());
-        let shared = Arc::clone(&frozen);
+        let trouble = Arc::new(Trouble::default());
+        let shared = Arc::clone(&trouble);
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
-                let (agent, endpoint, frozen) = (agent.clone(), endpoint.clone(), Arc::clone(&shared));
+                let (agent, endpoint, trouble) = (agent.clone(), endpoint.clone(), Arc::clone(&shared));
                 // Whoever hangs up has had enough; that is no error of ours.
-                thread::spawn(move || drop(pass(&client, &agent, &endpoint, &frozen)));
+                thread::spawn(move || drop(pass(&client, &agent, &endpoint, &trouble)));
             }
         });
-        Ok(Self { frozen, port })
+        Ok(Self { trouble, port })
     }
 
     /// The same kubeconfig, by way of this proxy.
@@ -77,31 +79,45 @@ impl Proxy {
 
     /// From now on nothing is heard of this collection: what is under way stands still, and so does what is asked anew.
     pub fn freeze(&self, path: &str) {
-        *self.frozen.lock() = Some(path.to_owned());
+        *lock(&self.trouble.frozen) = Some(path.to_owned());
     }
 
     pub fn thaw(&self) {
-        *self.frozen.lock() = None;
-        self.frozen.changed.notify_all();
+        *lock(&self.trouble.frozen) = None;
+        self.trouble.thawed.notify_all();
+    }
+
+    /// The next such request is carried out, and the connection breaks before its answer.
+    pub fn lose_answer(&self, method: &str, path: &str) {
+        *lock(&self.trouble.lost) = Some((method.to_owned(), path.to_owned()));
+    }
+
+    pub fn has_lost_it(&self) -> bool {
+        lock(&self.trouble.lost).is_none()
     }
 }
 
-impl Frozen {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<String>> {
-        self.path.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
+impl Trouble {
     /// Waits as long as this collection is frozen.
     fn wait(&self, collection: &str) {
-        let mut path = self.lock();
+        let mut path = lock(&self.frozen);
         while path.as_deref() == Some(collection) {
-            path = self.changed.wait(path).unwrap_or_else(PoisonError::into_inner);
+            path = self.thawed.wait(path).unwrap_or_else(PoisonError::into_inner);
         }
     }
+
+    /// Whether this is the request whose answer is lost.
+    fn loses(&self, method: &str, path: &str) -> bool {
+        lock(&self.lost).take_if(|(its_method, its_path)| its_method == method && its_path == path).is_some()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Carries one request there, and its answer back as it comes.
-fn pass(mut client: &TcpStream, agent: &ureq::Agent, endpoint: &str, frozen: &Frozen) -> Result<()> {
+fn pass(mut client: &TcpStream, agent: &ureq::Agent, endpoint: &str, trouble: &Trouble) -> Result<()> {
     client.set_nodelay(true)?;
     let mut reader = BufReader::new(client);
     let mut line = String::new();
@@ -123,13 +139,18 @@ fn pass(mut client: &TcpStream, agent: &ureq::Agent, endpoint: &str, frozen: &Fr
     let mut body = vec![0; n_body];
     reader.read_exact(&mut body)?;
     let (collection, query) = target.split_once('?').unwrap_or((&target, ""));
-    frozen.wait(collection);
+    // Writes go on: only what is asked about it is frozen.
+    let asked = if method == "GET" { collection } else { "" };
+    trouble.wait(asked);
     if query.contains("sendInitialEvents") {
         let status = json!({"kind": "Status", "code": 422, "reason": "Invalid", "message": TOO_NEW}).to_string();
         let head = "HTTP/1.1 422 Unprocessable Entity\r\nContent-Type: application/json\r\nConnection: close\r\n";
         return Ok(write!(client, "{head}Content-Length: {}\r\n\r\n{status}", status.len())?);
     }
     let response = agent.run(request.body(body)?)?;
+    if trouble.loses(&method, collection) {
+        return Ok(());
+    }
     write!(client, "HTTP/1.1 {}\r\nConnection: close\r\n", response.status())?;
     for name in ["content-type", "retry-after"] {
         if let Some(value) = response.headers().get(name).and_then(|value| value.to_str().ok()) {
@@ -145,7 +166,7 @@ fn pass(mut client: &TcpStream, agent: &ureq::Agent, endpoint: &str, frozen: &Fr
         if n_read == 0 {
             return Ok(());
         }
-        frozen.wait(collection);
+        trouble.wait(asked);
         client.write_all(&piece[..n_read])?;
     }
 }

@@ -112,7 +112,7 @@ where
         let found = open.buckets.iter_mut().find(|bucket| bucket.key == key && bucket.items.len() < items_max);
         if let Some(bucket) = found {
             bucket.items.push(item);
-            bucket.last_ms = now_ms;
+            bucket.last_ms = now_ms.max(bucket.last_ms);
             return (bucket.answers.clone(), bucket.items.len() - 1);
         }
         open.n_made += 1;
@@ -143,7 +143,7 @@ where
         let Some(bucket) = bucket else { return Arc::from(Vec::new()) };
         let n_items = bucket.items.len();
         #[expect(clippy::cast_precision_loss, reason = "milliseconds of a window and items of a batch are few")]
-        let (waited_s, size) = ((self.clock.now().0 - bucket.first_ms) as f64 / 1_000.0, n_items as f64);
+        let (waited_s, size) = ((self.clock.now().0 - bucket.first_ms).max(0) as f64 / 1_000.0, n_items as f64);
         self.tally.note(BATCH_TIME, [self.name], waited_s);
         self.tally.note(BATCH_SIZE, [self.name], size);
         let answers = (self.run)(bucket.key, bucket.items).await;
@@ -158,8 +158,13 @@ where
         if bucket.items.len() >= self.windows.items_max {
             return None;
         }
+        let now_ms = self.clock.now().0;
+        if now_ms < bucket.last_ms {
+            // Somebody has set the clock back: nobody knows how long it has been.
+            return None;
+        }
         let left = |due_ms: i64| {
-            let left_ms = u64::try_from(due_ms - self.clock.now().0).ok().filter(|left| *left > 0)?;
+            let left_ms = u64::try_from(due_ms - now_ms).ok().filter(|left| *left > 0)?;
             Some(Duration::from_millis(left_ms))
         };
         let most = left(bucket.first_ms + millis(self.windows.max))?;
@@ -243,6 +248,22 @@ mod tests {
         let calls = lock(&calls).clone();
         assert_eq!(calls.len(), 1, "a second of asking every 20 ms");
         assert_eq!(calls[0].len(), 50);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_keeps_no_bucket_open() {
+        let clock = HandClock::new();
+        clock.advance(Duration::from_secs(600));
+        let (batcher, calls) = batcher(&clock, 10);
+        let mut hands = Hands::default();
+        hands.take(batcher.ask("a", 1));
+        hands.poll();
+        clock.set_back(Duration::from_secs(300));
+        hands.take(batcher.ask("a", 2));
+        clock.advance(Duration::from_millis(40));
+        hands.poll();
+        assert_eq!(*lock(&calls), [vec![1, 2]]);
+        assert_eq!(hands.answers(), [Some(2), Some(4)]);
     }
 
     #[test]

@@ -14,7 +14,12 @@ pub const START_MS: i64 = 1_800_000_000_000;
 
 /// Clones show the same time.
 #[derive(Clone)]
-pub struct HandClock(Arc<AtomicI64>);
+pub struct HandClock {
+    /// How long it has gone.
+    gone_ms: Arc<AtomicI64>,
+    /// What it showed when it had not gone at all.
+    begin_ms: Arc<AtomicI64>,
+}
 
 impl Default for HandClock {
     fn default() -> Self {
@@ -24,23 +29,35 @@ impl Default for HandClock {
 
 impl HandClock {
     pub fn new() -> Self {
-        Self(Arc::new(AtomicI64::new(START_MS)))
+        Self { gone_ms: Arc::default(), begin_ms: Arc::new(AtomicI64::new(START_MS)) }
     }
 
     pub fn advance(&self, span: Duration) {
-        self.0.fetch_add(i64::try_from(span.as_millis()).unwrap_or(i64::MAX), Ordering::SeqCst);
+        self.gone_ms.fetch_add(millis(span), Ordering::SeqCst);
+    }
+
+    /// Shows an earlier time. Whoever sleeps sleeps no longer for it.
+    pub fn set_back(&self, span: Duration) {
+        self.begin_ms.fetch_sub(millis(span), Ordering::SeqCst);
+    }
+
+    fn gone_ms(&self) -> i64 {
+        self.gone_ms.load(Ordering::SeqCst)
     }
 }
 
 impl Clock for HandClock {
     fn now(&self) -> UnixMillis {
-        UnixMillis(self.0.load(Ordering::SeqCst))
+        UnixMillis(self.begin_ms.load(Ordering::SeqCst) + self.gone_ms())
     }
 
     fn sleep(&self, span: Duration) -> Wait {
-        let span_ms = i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
-        Box::pin(Sleep { clock: self.clone(), until_ms: self.now().0.saturating_add(span_ms) })
+        Box::pin(Sleep { clock: self.clone(), until_ms: self.gone_ms().saturating_add(millis(span)) })
     }
+}
+
+fn millis(span: Duration) -> i64 {
+    i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
 }
 
 struct Sleep {
@@ -52,7 +69,7 @@ impl Future for Sleep {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
-        if self.clock.now().0 >= self.until_ms { Poll::Ready(()) } else { Poll::Pending }
+        if self.clock.gone_ms() >= self.until_ms { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 

@@ -10,7 +10,7 @@
 
 mod mapping;
 
-pub use mapping::as_instance;
+pub use mapping::{as_instance, is_ending};
 
 use crate::batch::{Batcher, Run, Windows};
 use crate::settings::Settings;
@@ -348,7 +348,7 @@ fn find_together(wire: Arc<dyn Aws>) -> Run<Vec<Filter>, String, Answer<Option<E
 
 /// One TerminateInstances for all; whatever does not end by it is ended alone.
 fn end_together(wire: Arc<dyn Aws>) -> Run<(), String, Answer<()>> {
-    let ends = |change: &InstanceStateChange| ["shutting-down", "terminated"].contains(&change.state.as_str());
+    let ends = |change: &InstanceStateChange| is_ending(&change.state);
     Arc::new(move |(), ids| {
         let wire = wire.clone();
         async move {

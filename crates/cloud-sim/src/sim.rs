@@ -172,6 +172,11 @@ impl SimCloud {
         self.with_world(|world, now| world.fleet.bill(now))
     }
 
+    /// Machines that run, as the bill has them.
+    pub fn running(&self) -> Vec<BillLine> {
+        self.bill().lines.into_iter().filter(|line| line.until.is_none()).collect()
+    }
+
     /// From now on so many are left of an offering.
     pub fn set_stock(&self, offering: &OfferingKey, left: u32) {
         self.with_world(|world, _| world.market.set_stock(offering, left));

@@ -235,8 +235,8 @@ pub enum ChoreAsk {
     EndClaim { claim: ClaimName, reason: Text, message: Text, by_force: bool },
     /// Labels of a claim and its node that are true now; None takes one away.
     Relabel { claim: ClaimName, labels: BTreeMap<Text, Option<Text>> },
-    /// Delete the Node of an instance that is being ended and has no claim.
-    EndNode { provider_id: Text },
+    /// End an instance that no claim knows: its Node first, which drains it, and then the machine, unless that is ending already.
+    EndMachine { provider_id: Text, is_ending: bool },
     /// An event on a pool.
     TellPool { pool: PoolName, is_warning: bool, reason: Text, message: Text },
 }

@@ -17,12 +17,12 @@ use crate::metrics::{Family, Metrics, Shape, families};
 use crate::moment::after;
 use crate::queue::{Queue, earlier};
 use crate::resource::{NODE_CLAIMS, NODE_POOLS, NODES, Resource};
-use crate::standstill::Voluntary;
+use crate::standstill::{Looks, Standstill, Voluntary};
 use crate::world::{Change, World, claim_provider_id};
 use crate::write;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kerf_api::{NodeClaim, NodePool};
-use kerf_cloud::{Chore, ChoreAsk, ChoreReport, ClaimInUse, CloudError, InUse, PoolInUse, Sample};
+use kerf_cloud::{Chore, ChoreAsk, ChoreReport, ClaimInUse, CloudError, InUse, InstanceRef, PoolInUse, Sample};
 use kerf_model::{
     ClaimName, Labels, NodeClassRef, Operator, PoolName, Requirement, Requirements, Revision, Text, UnixMillis,
 };
@@ -38,6 +38,7 @@ const BACKOFF_MS: (i64, i64) = (1_000, 300_000);
 const RELABEL_CLAIM: &str = "relabel-claim/";
 const RELABEL_NODE: &str = "relabel-node/";
 const END_NODE: &str = "end-node/";
+const END_MACHINE: &str = "end-machine/";
 
 #[derive(Debug)]
 pub struct Chores {
@@ -105,7 +106,9 @@ impl Duty for Chores {
         match (chore, outcome) {
             (Some(chore), Outcome::Cloud(answer)) => self.ran(chore, answer, desk),
             (_, outcome) => {
-                if !self.endings.done(NAME, key, &outcome, desk) {
+                if let Some(provider_id) = key.strip_prefix(END_MACHINE) {
+                    machine_ended(provider_id, &outcome);
+                } else if !self.endings.done(NAME, key, &outcome, desk) {
                     self.relabelled(key, &outcome, desk);
                 }
             }
@@ -145,7 +148,9 @@ impl Chores {
                 self.schedule.succeeded(&chore.name);
                 let then = after(desk.now, report.again_after.unwrap_or(chore.every));
                 self.schedule.add_at(chore.name, then);
-                self.take_in(*report, desk);
+                if self.take_in(*report, desk).is_err() {
+                    self.schedule.add_at(chore.name, UnixMillis(desk.now.0 + HELD_MS));
+                }
             }
             Ok(_) => self.schedule.add_at(chore.name, after(desk.now, chore.every)),
             Err(CloudError::Unsupported { .. }) => self.schedule.forget(&chore.name),
@@ -160,8 +165,10 @@ impl Chores {
         }
     }
 
-    fn take_in(&mut self, report: ChoreReport, desk: &mut Desk<'_>) {
+    /// An error when machines are not ended now although a chore asks for it.
+    fn take_in(&mut self, report: ChoreReport, desk: &mut Desk<'_>) -> Result<(), Standstill> {
         feed(desk.metrics, &report.samples);
+        let machines: Vec<(Text, bool)> = report.asks.iter().filter_map(machine).collect();
         for ask in report.asks {
             match ask {
                 ChoreAsk::EndClaim { claim, reason, message, by_force } => {
@@ -171,18 +178,8 @@ impl Chores {
                     self.relabels.entry(claim.0.clone()).or_default().extend(labels);
                     self.queue.add(claim.0);
                 }
-                ChoreAsk::EndNode { provider_id } => {
-                    let nodes = desk.world.nodes_of(&provider_id);
-                    let living = nodes.into_iter().find(|node| node.metadata.deletion_timestamp.is_none());
-                    if let Some(metadata) = living.map(|node| node.metadata.clone()) {
-                        let name = metadata.name.unwrap_or_default();
-                        // The next look at the cloud tells of it again if this fails.
-                        let key: Text = format!("{END_NODE}{name}").into();
-                        if !desk.is_busy(&key) {
-                            desk.call(&key, write::delete(NODES, "", &name, metadata.uid.as_deref()));
-                        }
-                    }
-                }
+                // All of them at once, below.
+                ChoreAsk::EndMachine { .. } => {}
                 ChoreAsk::TellPool { pool, is_warning, reason, message } => {
                     if let Some(object) = desk.world.pools.get(&pool.0) {
                         let about = About::of(NODE_POOLS, &object.metadata);
@@ -194,6 +191,14 @@ impl Chores {
                 }
             }
         }
+        let living = machines.iter().filter(|(_, is_ending)| !is_ending).map(|(provider_id, _)| provider_id);
+        let may_take = desk.may_take(Voluntary::Collection, Looks::Unclaimed, living);
+        for (provider_id, is_ending) in machines {
+            if is_ending || may_take.is_ok() {
+                end_machine(&provider_id, is_ending, desk);
+            }
+        }
+        may_take
     }
 
     fn end(&mut self, name: &Text, reason: &Text, message: &str, by_force: bool, desk: &mut Desk<'_>) {
@@ -246,6 +251,50 @@ impl Chores {
                 self.queue.add(name.into());
             }
         }
+    }
+}
+
+fn machine(ask: &ChoreAsk) -> Option<(Text, bool)> {
+    match ask {
+        ChoreAsk::EndMachine { provider_id, is_ending } => Some((provider_id.clone(), *is_ending)),
+        _ => None,
+    }
+}
+
+/// Deletes the Node of a machine that no claim knows, which drains it; or ends the machine, once it has none. The next look at the cloud
+/// tells of it again, until it is gone.
+fn end_machine(provider_id: &Text, is_ending: bool, desk: &mut Desk<'_>) {
+    let world = desk.world;
+    if !world.claims_of(provider_id).is_empty() {
+        // It has come meanwhile.
+        return;
+    }
+    let nodes = world.nodes_of(provider_id);
+    let Some(node) = nodes.first() else {
+        let key: Text = format!("{END_MACHINE}{provider_id}").into();
+        if !is_ending && !desk.is_busy(&key) {
+            let claim = ClaimName(Text::default());
+            let instance = InstanceRef { provider_id: provider_id.clone(), claim, node_name: None };
+            desk.ask_cloud(&key, CloudCall::Terminate(instance));
+        }
+        return;
+    };
+    let name = node.metadata.name.clone().unwrap_or_default();
+    let key: Text = format!("{END_NODE}{name}").into();
+    if node.metadata.deletion_timestamp.is_none() && !desk.is_busy(&key) {
+        desk.call(&key, write::delete(NODES, "", &name, node.metadata.uid.as_deref()));
+    }
+}
+
+fn machine_ended(provider_id: &str, outcome: &Outcome) {
+    match outcome {
+        Outcome::Cloud(Err(error)) if !error.is_not_found() => {
+            tracing::error!(controller = NAME, "provider-id" = provider_id, %error, "ending an instance that no nodeclaim knows");
+        }
+        Outcome::Cloud(Ok(_)) => {
+            tracing::info!(controller = NAME, "provider-id" = provider_id, "ended an instance that no nodeclaim knows");
+        }
+        _ => {}
     }
 }
 

@@ -155,7 +155,13 @@ impl Trip {
             Way::Cloud { within } => within,
             Way::Inside => return Ok(Moment(i64::MAX)),
         };
-        if let Err(refusal) = self.pass.mandate.check(self.pass.term, now) {
+        let allowed = self.pass.mandate.check(self.pass.term, now);
+        #[cfg(feature = "planted")]
+        let allowed = allowed.or_else(|refusal| match crate::planted::has(crate::planted::Bug::UnfencedErrand) {
+            true => Ok(()),
+            false => Err(refusal),
+        });
+        if let Err(refusal) = allowed {
             return Err(match self.way {
                 Way::Cloud { .. } => Outcome::Cloud(Err(CloudError::NotAsked { why: refusal.to_string().into() })),
                 Way::Api { .. } | Way::Inside => Outcome::Api(Err(ApiFailure::not_sent(refusal.to_string()))),

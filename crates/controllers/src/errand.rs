@@ -80,6 +80,21 @@ impl CloudCall {
         }
     }
 
+    /// Whether somebody else could notice that it was asked.
+    pub fn changes_something(&self) -> bool {
+        match self {
+            Self::Launch(_)
+            | Self::Terminate(_)
+            | Self::Reboot { .. }
+            | Self::ResolveClass(_)
+            | Self::EndClass(_)
+            | Self::LabelInstance(_)
+            | Self::Acknowledge(_)
+            | Self::RunChore { .. } => true,
+            Self::Get { .. } | Self::IsReleased { .. } | Self::List | Self::Drift { .. } | Self::Notices => false,
+        }
+    }
+
     /// Whether it is nothing but waiting for news: who stops need not wait for it, since what it would have told is told again.
     pub fn is_listening(&self) -> bool {
         matches!(self, Self::Notices)
@@ -147,6 +162,16 @@ impl ApiFailure {
 
     pub fn is_not_sent(&self) -> bool {
         self.status == 0 && self.reason == NOT_SENT
+    }
+
+    /// Whether a write may be done although the answer is no good. The server may fail after it has stored something, and what is between
+    /// us and it may not have waited; but somebody's webhook is asked before.
+    pub fn may_be_done(&self) -> bool {
+        match self.status {
+            0 => !self.is_not_sent(),
+            500.. => !self.message.contains("failed calling webhook"),
+            _ => false,
+        }
     }
 
     pub fn is_not_found(&self) -> bool {

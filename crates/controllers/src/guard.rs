@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! thought      guarded, then by halves: whose presence makes it panic? ─▶ planned without it        (poison)
-//! duty         guarded, then shown what changed by halves             ─▶ goes on without it         (quarantine)
+//! duty         guarded, then shown what changed by halves             ─▶ goes on without it         (ward)
 //! wake, cloud  guarded                                                ─▶ unreadable; a failed errand
 //! anything else                                                       ─▶ the hook ends the process, which is started again
 //! ```

@@ -132,7 +132,7 @@ limits! {
         "Waiting for notices of the cloud.",
         "A long poll takes 20 s.";
     BRAKE_NODES: usize = Count 20,
-        "Nodes that may look empty, gone or expired within `BRAKE_WINDOW` before the brake is pulled (`--brake-above-nodes`), if it is more than `BRAKE_PERCENT`.",
+        "Nodes that may look empty, gone, expired or unclaimed within `BRAKE_WINDOW` before the brake is pulled (`--brake-above-nodes`), if it is more than `BRAKE_PERCENT`.",
         "A small cluster may empty at once, and is soon bought again.";
     BRAKE_PERCENT: usize = Count 30,
         "The same in percent of all nodes.",
@@ -170,6 +170,9 @@ limits! {
     WARD_REST_MOST: Duration = Time Duration::from_secs(300),
         "The longest such rest.",
         "As above.";
+    CLOCK_SLACK: Duration = Time Duration::from_secs(2),
+        "The clock may be set back by so much. By more, and all duties begin anew as soon as what is under way has ended.",
+        "Whoever waits for a time of before would wait for that much longer.";
     SWEEP_EVERY: Duration = Time Duration::from_secs(600),
         "Every NodeClaim, Node, NodePool and node class is looked at again so often, whether or not something woke anybody.",
         "A mark that was lost would otherwise wait for a restart.";
@@ -182,9 +185,12 @@ limits! {
     READS_SETTLE: Duration = Time Duration::from_secs(30),
         "How long a claim for which a machine may have been asked is kept while the cloud's lists show none.",
         "EC2's reads are seconds behind its launches; a claim that went sooner would leave a machine without an owner.";
-    UNSEEN_PODS: Duration = Time Duration::from_secs(300),
+    STALE_AFTER_MOST: Duration = Time Duration::from_secs(600),
+        "The longest `--watch-stale-after`.",
+        "Half a day without a word would be no limit.";
+    UNSEEN_PODS: Duration = Time Duration::from_secs(660),
         "How long a node that is drained waits for the watch to show pods that the API server lists on it.",
-        "A watch that is silent is begun anew after half of it; a pod that cannot be read would hold the node for ever.";
+        "By then a watch that is silent is stale, however that is set, and is waited for; a pod that cannot be read would hold the node for ever.";
     SHARE_OF_EVICTIONS: usize = Count 4,
         "Evictions may use one in so many of the slots for requests under way, on top of those; events as many.",
         "Admission webhooks may hold each of them for 30 s: no other write waits for that.";
@@ -245,7 +251,8 @@ fn shown(value: Value) -> String {
 
 const HEAD: &str = "# Deadlines and bounds
 
-Every request, list, watch, cloud call and page ends, and everything that is held has a bound. The first table is made from
+Every request, list, watch, cloud call and page ends, and everything that is held has a bound. One has none yet: the bytes of an answer of
+AWS's, which the SDK holds whole. The first table is made from
 `crates/controllers/src/limits.rs`: `KERF_WRITE_DOCS=1 cargo test -p kerf-controllers --test limits`.
 
 | name | value | what it bounds | why so |
@@ -269,6 +276,58 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("controllers/src/termination/eviction.rs", "BACKOFF_MS", "Waits between two evictions of one pod."),
     ("controllers/src/lifecycle/liveness.rs", "LAUNCH_MS", "A NodeClaim until its machine is launched."),
     ("controllers/src/lifecycle/liveness.rs", "REGISTRATION_MS", "A machine until its node has joined."),
+    (
+        "controllers/src/disruption/commands.rs",
+        "TIMEOUT_MS",
+        "A disruption command: the least, the most, and what each node that waits adds.",
+    ),
+    (
+        "controllers/src/provisioning/mod.rs",
+        "UNANSWERED_MAX",
+        "Tries to create a NodeClaim of which nobody knows whether it is there.",
+    ),
+    ("controllers/src/termination/drain.rs", "STUCK_AFTER_MS", "Waiting for a pod that should have been gone."),
+    (
+        "controllers/src/interruption/guests.rs",
+        "PATIENCE_MS",
+        "A drain of a node that is not ours, where the notice does not say.",
+    ),
+    (
+        "controllers/src/interruption/replace.rs",
+        "WAIT_MS",
+        "Pods that wait for their new place, before their machine at risk is kept.",
+    ),
+    ("controllers/src/classes/mod.rs", "NAMED_MAX", "NodeClaims named in an event."),
+    (
+        "controllers/src/pools/registration_health.rs",
+        "FAILURES_MAX",
+        "Failures among a pool's last nodes, before it counts as unhealthy.",
+    ),
+    ("controllers/src/claims.rs", "POOL_MAX", "Letters of a pool's name in those of its NodeClaims."),
+    ("controllers/src/shell/health.rs", "LOOK_EVERY", "Between two looks for definitions that are not there yet."),
+    ("cli/src/explain/ask.rs", "LAST_WORD_WITHIN", "A word about why a port cannot be forwarded."),
+    ("cli/src/explain/invitation.rs", "KNOCK_WITHIN", "Finding out whether anybody listens on a port of this machine."),
+    ("cli/src/up/view.rs", "NODES_MAX", "Rows of nodes that `kerf up` shows."),
+    ("cli/src/up/view.rs", "PENDING_MAX", "Rows of pods that wait."),
+    ("cloud-aws/src/cloud.rs", "LAUNCH_REMEMBERED_MS", "How long this process knows whom it launched what for."),
+    ("cloud-aws/src/instances.rs", "READS_LAG_MS", "EC2 does not know what it has launched."),
+    (
+        "cloud-aws/src/interruption/queue.rs",
+        "ACTIONS_MAX",
+        "Lifecycle actions of Auto Scaling groups that wait for leave.",
+    ),
+    ("cloud-aws/src/bootstrap.rs", "USER_DATA_BYTES_MAX", "Bytes of user data: what EC2 takes."),
+    ("cloud-aws/src/chores/reservations.rs", "FILTER_MAX", "Values of an EC2 filter: what EC2 takes."),
+    ("cloud-aws/src/classes/images/parameters.rs", "IDS_MAX", "Images in one question: what EC2 takes."),
+    ("cloud-aws/src/classes/profiles.rs", "NAME_MAX", "Letters of an instance profile's name: what IAM takes."),
+    ("cloud-aws/src/classes/terms.rs", "NAMED_MAX", "Values of a tag named in a message."),
+    ("cloud-aws/src/launch/filters.rs", "TYPES_MAX", "Instance types in one CreateFleet."),
+    ("cloud-aws/src/sdk/sqs.rs", "BATCH_MAX", "Messages in one request: what SQS takes."),
+    (
+        "cloud-aws/src/supply/cost.rs",
+        "MACRO_DEPTH_MAX",
+        "Macros over lists within each other, in an expression in kubelet settings.",
+    ),
     ("controllers/src/operator.rs", "ROUNDS_MAX", "Rounds of duties that give each other work, without a pause."),
     ("controllers/src/shell/seat.rs", "BATCHES_MAX", "Batches of wakes before the operator looks at the cluster."),
     (

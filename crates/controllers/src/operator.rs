@@ -9,7 +9,7 @@ use crate::gauges;
 use crate::guard::guarded;
 use crate::interruption::Interruption;
 use crate::lifecycle::Lifecycle;
-use crate::limits::{SWEEP_EVERY, SWEEP_PACE, SWEEP_PART};
+use crate::limits::{CLOCK_SLACK, SWEEP_EVERY, SWEEP_PACE, SWEEP_PART};
 use crate::metrics::runtime::Stopwatch;
 use crate::metrics::{Metrics, families};
 use crate::moment::after;
@@ -62,6 +62,9 @@ pub struct Operator {
     /// The duties have not seen what changed lately.
     has_stood_by: bool,
     ended: Vec<(Ticket, Outcome)>,
+    last_worked: UnixMillis,
+    /// Somebody has set the clock back.
+    begins_anew: bool,
 }
 
 /// What the operator wants done.
@@ -151,6 +154,8 @@ impl Operator {
             changes: Vec::new(),
             has_stood_by: false,
             ended: Vec::new(),
+            last_worked: UnixMillis(i64::MIN),
+            begins_anew: false,
         }
     }
 
@@ -192,9 +197,9 @@ impl Operator {
                     self.changes.push(Change::Synced);
                 }
             }
-            Wake::Relisted(kind, present) => {
-                for key in self.world.absent(kind, &present.into_iter().collect()) {
-                    self.changes.extend(self.world.forget(&key, None));
+            Wake::Relisted { kind, class_kind, at, present } => {
+                for key in self.world.absent(kind, class_kind.as_ref(), &present.into_iter().collect()) {
+                    self.changes.extend(self.world.forget(&key, at));
                 }
             }
             Wake::Unreadable { key, what, field, message } => {
@@ -240,6 +245,9 @@ impl Operator {
     /// Lets every duty do what is due.
     pub fn work(&mut self, now: UnixMillis) -> Batch {
         self.metrics.tell_time(now);
+        if !self.is_ready_to_work(now) {
+            return Batch::default();
+        }
         if std::mem::take(&mut self.has_stood_by) {
             self.changes = self.world.everything();
         }
@@ -287,6 +295,9 @@ impl Operator {
                 break;
             }
         }
+        if self.replace_worn() {
+            wish = Some(now);
+        }
         for (ticket, errand) in &errands {
             self.stopwatch.began(ticket, errand, now, &self.metrics);
         }
@@ -301,6 +312,51 @@ impl Operator {
             tracing::warn!(n_untold, "the API server takes events too slowly; some are left untold for now");
         }
         Batch { errands, wish: earlier(wish, self.sweep.next_at) }
+    }
+
+    /// Whoever waits for a time would wait for that much longer when the clock was set back. Then all duties begin anew, as after a
+    /// restart, which they can at any time, as soon as what is under way has ended.
+    fn is_ready_to_work(&mut self, now: UnixMillis) -> bool {
+        let before = std::mem::replace(&mut self.last_worked, now);
+        if after(now, CLOCK_SLACK) < before {
+            let ms = before.0.saturating_sub(now.0);
+            tracing::warn!(ms, "the clock was set back: everything begins anew, and remembers nothing");
+            self.begins_anew = true;
+        }
+        if !self.begins_anew {
+            return true;
+        }
+        self.ended.clear();
+        if !self.busy.is_empty() {
+            return false;
+        }
+        let mut fresh = duties(&self.options);
+        for ward in &mut self.duties {
+            if let Some(nth) = fresh.iter().position(|duty| duty.name() == ward.name()) {
+                *ward = Ward::new(fresh.swap_remove(nth));
+            }
+        }
+        (self.stopwatch, self.stock, self.nominations) = Default::default();
+        (self.evictions, self.commands, self.brake) = Default::default();
+        self.sweep = Sweep::default();
+        self.begins_anew = false;
+        self.stand_by();
+        true
+    }
+
+    /// Duties that do not get over what they remember begin anew, as after a restart, when nothing of theirs is under way.
+    /// Answers whether one did.
+    fn replace_worn(&mut self) -> bool {
+        let mut has_replaced = false;
+        for worn in self.duties.iter_mut().filter(|duty| duty.is_worn()) {
+            let name = worn.name();
+            if self.busy.iter().any(|ticket| ticket.duty == name) {
+                continue;
+            }
+            worn.replace(duties(&self.options).into_iter().find(|duty| duty.name() == name));
+            has_replaced = true;
+        }
+        has_replaced
     }
 
     /// Somebody else leads. Duties that mark what to look at and never look would mark for ever: they see nothing, and all there is

@@ -18,7 +18,7 @@ pub struct Options {
     pub rebalance: Rebalance,
     /// The brake by hand: nothing that takes a node away begins unless somebody asked for it.
     pub pauses_disruption: bool,
-    /// So many nodes may look empty, gone or expired at once before the brake is pulled, even in a small cluster.
+    /// So many nodes may look empty, gone, expired or unclaimed at once before the brake is pulled, even in a small cluster.
     pub brake_above_nodes: usize,
     /// For tests: called with every snapshot that is thought about, to panic. No flag sets it.
     pub plant: Option<fn(&kerf_model::Snapshot)>,

@@ -1,6 +1,6 @@
 //! Bugs on purpose, one at a time: what the seeds of `simulation` are tried on.
 //!
-//! Only under the feature `planted`, which tests ask for and no binary has.
+//! Only under the feature `planted`, which tests ask for and no released binary has.
 
 use std::cell::Cell;
 
@@ -13,6 +13,10 @@ pub enum Bug {
     StaleList,
     /// A budget lets one node more go.
     BudgetOffByOne,
+    /// What was ordered is sent, whoever leads by then.
+    UnfencedErrand,
+    /// A node that is to stay after all keeps the marks of one that goes.
+    ForgottenRollback,
 }
 
 thread_local! {

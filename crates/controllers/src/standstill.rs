@@ -1,9 +1,9 @@
 //! What is done of our own will, whether it may begin now, and why not.
 //!
 //! ```text
-//! emptiness, drift, consolidation, expiration, collection, liveness, static deprovisioning ─▶ Desk::may_begin ─▶ yes, or Standstill
-//!                                                                                               ▲
-//!              stale kinds, unreadable objects (World), the operator's setting, the brake ──────┘
+//! emptiness, expiration, collection, … (Voluntary) ─▶ Desk::may_begin ─▶ yes, or Standstill
+//!                                                              ▲
+//!   stale kinds, unreadable objects (World), a setting, brake ─┘
 //! ```
 //!
 //! Everything that takes a node away though nobody asked for it asks here before it starts. What a person asked for (a deleted claim or
@@ -25,64 +25,51 @@ use kerf_mirror::Kind;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What takes nodes away of our own will.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Voluntary {
-    Emptiness,
-    Drift,
-    Consolidation,
-    Expiration,
-    /// Claims without a machine, machines without a claim, and what else nobody seems to use.
-    Collection,
-    /// Claims whose machine did not come, or did not join.
-    Liveness,
-    StaticDeprovisioning,
-    Repair,
-}
-
-impl Voluntary {
-    pub const ALL: [Self; 8] = [
-        Self::Emptiness,
-        Self::Drift,
-        Self::Consolidation,
-        Self::Expiration,
-        Self::Collection,
-        Self::Liveness,
-        Self::StaticDeprovisioning,
-        Self::Repair,
-    ];
-
-    /// Kinds of which one object that cannot be read holds this back: what is not seen could make a node look empty, gone or late.
-    fn must_read(self) -> &'static [Kind] {
-        match self {
-            Self::Emptiness | Self::Drift | Self::Consolidation | Self::StaticDeprovisioning => &[Kind::Pod],
-            Self::Repair => &[Kind::Pod, Kind::Node],
-            Self::Collection => &[Kind::NodeClaim, Kind::Node, Kind::NodePool, Kind::NodeClass],
-            Self::Liveness => &[Kind::Node],
-            Self::Expiration => &[],
+macro_rules! voluntary {
+    ($($(#[doc = $doc:literal])? $variant:ident, $words:literal, $is_braked:literal, [$($kind:ident),*];)*) => {
+        /// What takes nodes away of our own will.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Voluntary {
+            $($(#[doc = $doc])? $variant,)*
         }
-    }
+
+        impl Voluntary {
+            pub const ALL: [Self; [$(Self::$variant),*].len()] = [$(Self::$variant),*];
+
+            fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $words,)* }
+            }
+
+            /// Kinds of which one object that cannot be read holds this back: what is not seen could make a node look empty, gone or late.
+            fn must_read(self) -> &'static [Kind] {
+                match self { $(Self::$variant => &[$(Kind::$kind),*],)* }
+            }
+
+            /// Whether the brake holds it: not what follows from a number that somebody set, and repairs have a limit of their own.
+            fn is_braked(self) -> bool {
+                match self { $(Self::$variant => $is_braked,)* }
+            }
+        }
+    };
 }
 
-impl Voluntary {
-    /// Whether the brake holds it: not what follows from a number that somebody set, and repairs have a limit of their own.
-    fn is_braked(self) -> bool {
-        !matches!(self, Self::StaticDeprovisioning | Self::Repair)
-    }
+// Each: how it is called, whether the brake holds it, and what it must be able to read.
+voluntary! {
+    Emptiness, "emptiness", true, [Pod];
+    Drift, "drift", true, [Pod];
+    Consolidation, "consolidation", true, [Pod];
+    Expiration, "expiration", true, [];
+    /// Claims without a machine, machines without a claim, and what else nobody seems to use.
+    Collection, "garbage collection", true, [NodeClaim, Node, NodePool, NodeClass];
+    /// Claims whose machine did not come, or did not join.
+    Liveness, "liveness", true, [Node];
+    StaticDeprovisioning, "static deprovisioning", false, [Pod];
+    Repair, "repair", false, [Pod, Node];
 }
 
 impl fmt::Display for Voluntary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Emptiness => "emptiness",
-            Self::Drift => "drift",
-            Self::Consolidation => "consolidation",
-            Self::Expiration => "expiration",
-            Self::Collection => "garbage collection",
-            Self::Liveness => "liveness",
-            Self::StaticDeprovisioning => "static deprovisioning",
-            Self::Repair => "repair",
-        })
+        f.write_str(self.as_str())
     }
 }
 
@@ -95,7 +82,7 @@ pub enum Standstill {
     Stale { kinds: Vec<Kind> },
     /// Objects that cannot be read: how many, and the first of them.
     Unreadable { n_objects: usize, first: String, why: String },
-    /// Too many nodes look empty, gone or expired.
+    /// Too many nodes look empty, gone, expired or unclaimed.
     Brake(brake::Pulled),
 }
 

@@ -218,6 +218,13 @@ impl World {
         }
     }
 
+    /// The Node that a claim has, and why it cannot be read; None when it can.
+    pub fn unreadable_node_of<'a>(&'a self, claim: &'a NodeClaim) -> Option<(&'a str, &'a str)> {
+        let name = claim.status.as_ref()?.node_name.as_deref()?;
+        let key = ObjectKey { kind: Kind::Node, class_kind: None, namespace: "".into(), name: name.into() };
+        Some((name, self.unreadable.get(&key)?))
+    }
+
     /// Takes an object in. None when it is older than what is known.
     pub fn observe(&mut self, object: Object) -> Option<Change> {
         let key = object.key();
@@ -225,20 +232,28 @@ impl World {
         if let (Some(new), Some(known)) = (version, self.version(&key).or_else(|| self.gone.get(&key).copied()))
             && new <= known
         {
+            if new == known {
+                self.unreadable.remove(&key);
+            }
             return None;
         }
         self.unreadable.remove(&key);
-        if let Some(version) = version.filter(|_| key.kind != Kind::Pod) {
-            self.versions.insert(key.clone(), version);
-        }
         let change = self.take(&key, &object, version.unwrap_or_default());
-        self.mirror.observe_as(&self.source, key, object);
+        self.mirror.observe_as(&self.source, key.clone(), object);
+        // Last, so that an object that cannot be taken in is tried again when it is shown again.
+        if let Some(version) = version.filter(|_| key.kind != Kind::Pod) {
+            self.versions.insert(key, version);
+        }
         Some(change)
     }
 
-    /// Drops an object that was deleted at a version. None when it was not known.
+    /// Drops an object that was gone at a version. None when it was not known, or is known to have come since: an answer to a request of
+    /// ours may be ahead of the watch, and the end that the watch tells of is then a predecessor's.
     pub fn forget(&mut self, key: &ObjectKey, version: Option<u64>) -> Option<Change> {
         let known = self.version(key);
+        if version.zip(known).is_some_and(|(at, known)| known > at) {
+            return None;
+        }
         self.versions.remove(key);
         self.unreadable.remove(key);
         if let Some(version) = version.max(known) {
@@ -251,7 +266,11 @@ impl World {
                 self.gone.remove(&oldest);
             }
         }
-        known?;
+        let has_own = matches!(key.kind, Kind::Node | Kind::NodeClaim | Kind::NodePool | Kind::NodeClass)
+            && self.as_change(key).is_some();
+        if known.is_none() && !has_own {
+            return None;
+        }
         self.mirror.forget(key);
         let named = (key.namespace.clone(), key.name.clone());
         Some(match key.kind {
@@ -340,13 +359,14 @@ impl World {
         classes.chain(pools).chain(nodes).chain(claims).chain(pods).chain(others).chain(synced).collect()
     }
 
-    /// Known objects of a kind that are not among these.
-    pub fn absent(&self, kind: Kind, present: &BTreeSet<ObjectKey>) -> Vec<ObjectKey> {
+    /// Known objects of a kind, readable or not, that are not among these.
+    pub fn absent(&self, kind: Kind, class_kind: Option<&Text>, present: &BTreeSet<ObjectKey>) -> Vec<ObjectKey> {
+        let is_meant = |key: &&ObjectKey| key.kind == kind && key.class_kind.as_ref() == class_kind;
         let known: Vec<ObjectKey> = match kind {
             Kind::Pod => self.pods.keys().map(pod_key).collect(),
-            _ => self.versions.keys().filter(|key| key.kind == kind).cloned().collect(),
+            _ => self.versions.keys().filter(is_meant).cloned().collect(),
         };
-        let known = known.into_iter().chain(self.unreadable.keys().filter(|key| key.kind == kind).cloned());
+        let known = known.into_iter().chain(self.unreadable.keys().filter(is_meant).cloned());
         let mut absent: Vec<ObjectKey> = known.filter(|key| !present.contains(key)).collect();
         absent.sort();
         absent.dedup();
@@ -398,6 +418,19 @@ impl World {
                 let object = self.classes.get(&class)?.clone();
                 Change::Class { class, before: None, after: Some(object) }
             }
+            _ => Change::Other { key: key.clone() },
+        })
+    }
+
+    /// An object as though it were new, or its end.
+    pub fn as_change_or_end(&self, key: &ObjectKey) -> Change {
+        let name = key.name.clone();
+        self.as_change(key).unwrap_or_else(|| match key.kind {
+            Kind::Pod => Change::Pod { id: pod_id(key), before: None, after: None },
+            Kind::Node => Change::Node { name, before: None, after: None },
+            Kind::NodeClaim => Change::Claim { name, before: None, after: None },
+            Kind::NodePool => Change::Pool { name, before: None, after: None },
+            Kind::NodeClass => Change::Class { class: class_of(key), before: None, after: None },
             _ => Change::Other { key: key.clone() },
         })
     }
@@ -573,5 +606,74 @@ fn unindex(index: &mut BTreeMap<Text, BTreeSet<Text>>, id: &str, name: &Text) {
         if names.is_empty() {
             index.remove(id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kerf_mirror::{MirrorSettings, View};
+    use serde_json::json;
+
+    fn world() -> World {
+        World::new(Mirror::new(MirrorSettings::new(View::Live)), [])
+    }
+
+    fn pool(version: u64) -> Object {
+        Object::read(json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodePool",
+            "metadata": {"name": "p", "uid": "u", "resourceVersion": version.to_string()},
+            "spec": {"template": {"spec": {"nodeClassRef": {"group": "g", "kind": "k", "name": "n"}}}},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn what_an_answer_brought_is_not_ended_by_what_was_before_it() {
+        let mut world = world();
+        // A list was begun at 5; the answer to a creation says 7.
+        assert!(world.observe(pool(7)).is_some());
+        let key = pool(7).key();
+        assert!(world.forget(&key, Some(5)).is_none(), "a predecessor's end, or a list without it");
+        assert!(world.pools.contains_key("p") && world.observe(pool(8)).is_some());
+        assert!(world.forget(&key, Some(9)).is_some());
+        assert!(world.observe(pool(8)).is_none(), "what is gone does not come back");
+        assert!(world.observe(pool(10)).is_some(), "another one does");
+        assert!(world.forget(&key, None).is_some(), "a server that does not say when is believed");
+    }
+
+    #[test]
+    fn a_list_of_one_kind_of_class_says_nothing_of_another_kind() {
+        let mut world = world();
+        let class = |kind: &str| ObjectKey {
+            kind: Kind::NodeClass,
+            class_kind: Some(kind.into()),
+            namespace: "".into(),
+            name: "c".into(),
+        };
+        for kind in ["A.x", "B.x"] {
+            world.cannot_read(class(kind), "odd".to_owned());
+        }
+        let absent = world.absent(Kind::NodeClass, Some(&"A.x".into()), &BTreeSet::new());
+        assert_eq!(absent, [class("A.x")]);
+    }
+
+    #[test]
+    fn what_came_without_a_version_goes_all_the_same() {
+        let mut world = world();
+        let Object::NodePool(mut versionless) = pool(7) else { panic!("it is a pool") };
+        versionless.metadata.resource_version = None;
+        assert!(world.observe(Object::NodePool(versionless)).is_some());
+        assert!(world.forget(&pool(7).key(), None).is_some() && world.pools.is_empty());
+    }
+
+    #[test]
+    fn what_is_read_at_last_is_readable() {
+        let mut world = world();
+        let key = pool(7).key();
+        world.observe(pool(7));
+        assert!(world.cannot_read(key.clone(), "odd".to_owned()));
+        assert!(world.observe(pool(6)).is_none() && world.unreadable().contains_key(&key), "that was before");
+        assert!(world.observe(pool(7)).is_none() && world.unreadable().is_empty());
     }
 }

@@ -4,11 +4,12 @@
 
 mod scripted;
 
-use kerf_cloud::{Chore, ChoreAsk, ChoreReport, CloudError, Sample};
+use kerf_cloud::{Chore, ChoreAsk, ChoreReport, CloudError, Instance, Sample};
 use kerf_controllers::chores::Chores;
 use kerf_controllers::lifecycle::Lifecycle;
 use kerf_controllers::metrics::Metrics;
 use kerf_controllers::resource::WATCHED;
+use kerf_controllers::standstill::Check;
 use kerf_controllers::tagging::Tagging;
 use kerf_controllers::{CloudCall, Duty, Errand, Operator, Wake};
 use kerf_mirror::{Kind, ObjectKey};
@@ -199,6 +200,65 @@ fn the_provider_learns_what_a_registered_node_has() {
     make_ready(&mut scene, "a", &json!({}));
     scene.run_for(60);
     assert_eq!(cloud.script().seen, [("large".to_owned(), "image-1".to_owned(), 4)]);
+}
+
+fn end_machines(names: &[String]) -> Result<ChoreReport, CloudError> {
+    let ask = |name: &String| ChoreAsk::EndMachine { provider_id: machine(name), is_ending: false };
+    report(names.iter().map(ask).collect())
+}
+
+fn machine(name: &str) -> Text {
+    format!("scripted://{name}").into()
+}
+
+#[test]
+fn a_machine_that_no_claim_knows_ends_after_its_node_has_gone() {
+    let (mut scene, cloud) = rehearse(duties);
+    let names = ["lost".to_owned()];
+    let instance = Instance { provider_id: machine("lost"), ..Instance::default() };
+    cloud.script().instances.insert(machine("lost"), instance);
+    scene.create_value(&json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "finalizers": ["example.com/drains"]},
+        "spec": {"providerID": "scripted://lost"},
+    }));
+    cloud.script().chores = vec![Chore { collects: true, ..chore("collect", 60, true) }];
+    cloud.script().reports.extend((0..20).map(|_| end_machines(&names)));
+    scene.restart();
+    scene.run_for(150);
+    let node = scene.get("/api/v1/nodes/n").unwrap();
+    assert!(node["metadata"]["deletionTimestamp"].is_string());
+    assert_eq!(cloud.script().n_terminations, 0, "who is on it still leaves");
+    scene.patch("/api/v1/nodes/n", &json!({"metadata": {"finalizers": null}}));
+    scene.run_for(61);
+    assert!(cloud.script().instances.is_empty());
+}
+
+#[test]
+fn of_very_many_machines_none_ends_before_it_is_sure_that_they_are_this_clusters() {
+    fn checking() -> Vec<Box<dyn Duty>> {
+        let mut duties = duties();
+        duties.push(Box::new(Check::default()));
+        duties
+    }
+    let (mut scene, cloud) = rehearse(checking);
+    let names: Vec<String> = (0..21).map(|n| format!("m{n}")).collect();
+    for name in &names {
+        let instance = Instance { provider_id: machine(name), ..Instance::default() };
+        cloud.script().instances.insert(machine(name), instance);
+    }
+    cloud.script().chores = vec![Chore { collects: true, ..chore("collect", 60, true) }];
+    cloud.script().reports.extend((0..100).map(|_| end_machines(&names)));
+    scene.restart();
+    scene.run_for(600);
+    assert_eq!(cloud.script().n_terminations, 0);
+    let why = scene.operator().standstills().into_iter().map(|(_, why)| why).next().unwrap();
+    assert!(why.contains("21 of 21 nodes look unclaimed within 2 minutes, more than 20"), "{why}");
+    assert!(why.contains("none of 21 machines has a NodeClaim or a Node here"), "{why}");
+    // One of the machines that are listed is known here, so that this is the right list.
+    make_ready(&mut scene, "a", &json!({}));
+    scene.run_for(400);
+    let left: Vec<Text> = cloud.script().instances.keys().cloned().collect();
+    assert!(left.len() == 1 && left[0].starts_with("scripted://a-"), "{left:?}");
 }
 
 #[test]

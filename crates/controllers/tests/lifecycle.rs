@@ -8,8 +8,8 @@ use kerf_cloud::{CloudError, OfferingKey};
 use kerf_controllers::lifecycle::Lifecycle;
 use kerf_controllers::metrics::Metrics;
 use kerf_controllers::resource::WATCHED;
-use kerf_controllers::{Desk, Duty, Errand, Operator, Options, Outcome, Wake, World, upkeep};
-use kerf_mirror::{Kind, MirrorSettings, Object, View};
+use kerf_controllers::{CloudCall, Desk, Duty, Errand, Operator, Options, Outcome, Wake, World, upkeep};
+use kerf_mirror::{Kind, MirrorSettings, Object, ObjectKey, View};
 use kerf_model::{CapacityType, PodId, Text, UnixMillis};
 use kerf_simulation::{Rehearsal, Setup};
 use scripted::*;
@@ -61,6 +61,68 @@ fn a_claim_has_its_finalizer_before_anything_is_launched() {
     operator.wake(Wake::Done(ticket.clone(), Outcome::Api(Ok(object))));
     let errands = operator.work(UnixMillis(0)).errands;
     assert!(matches!(errands.as_slice(), [(_, Errand::Cloud(_))]), "{errands:?}");
+}
+
+/// An operator that knows of a registered claim which is being deleted, and whose Node cannot be read; it may be known from before.
+fn with_an_unreadable_node(is_known: bool, deadline: Option<&str>) -> (Operator, ObjectKey) {
+    let cloud = Arc::new(ScriptedCloud::default());
+    let options = Options::new(MirrorSettings::new(View::Live));
+    let mut operator = Operator::with_duties(options, cloud, Arc::new(Metrics::default()), lifecycle());
+    let mut object = claim("c", &json!({}));
+    let stamp = "2026-01-01T00:00:00Z";
+    object["metadata"] = json!({
+        "name": "c", "uid": "u", "resourceVersion": "1", "creationTimestamp": stamp, "deletionTimestamp": stamp,
+        "finalizers": ["karpenter.sh/termination"],
+    });
+    if let Some(deadline) = deadline {
+        object["metadata"]["annotations"] = json!({"karpenter.sh/nodeclaim-termination-timestamp": deadline});
+    }
+    object["status"] = json!({"providerID": "cloud://i-1", "nodeName": "n", "conditions": [
+        {"type": "Registered", "status": "True", "reason": "Registered", "message": "", "lastTransitionTime": stamp},
+    ]});
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "uid": "n", "resourceVersion": "1"},
+        "spec": {"providerID": "cloud://i-1"},
+    });
+    for object in is_known.then_some(node).into_iter().chain([object]) {
+        operator.wake(Wake::Observed(Box::new(Object::read(object).unwrap())));
+    }
+    let node = ObjectKey { kind: Kind::Node, class_kind: None, namespace: "".into(), name: "n".into() };
+    let (what, field, message) = ("Node n".into(), "spec".into(), "odd".into());
+    operator.wake(Wake::Unreadable { key: Some(node.clone()), what, field, message });
+    for kind in WATCHED.iter().map(|(kind, _)| *kind).chain([Kind::NodeClass]) {
+        operator.wake(Wake::Synced(kind));
+    }
+    (operator, node)
+}
+
+/// Whether the machine's end is asked for then. Nothing else is.
+fn ends_machine(operator: &mut Operator, seconds: i64) -> bool {
+    let errands = operator.work(UnixMillis(1_767_225_600_000 + seconds * 1_000)).errands;
+    let is_event = |errand: &Errand| matches!(errand, Errand::Api(call) if call.path.ends_with("/events"));
+    let is_end = |errand: &Errand| matches!(errand, Errand::Cloud(CloudCall::Terminate(_)));
+    assert!(errands.iter().all(|(_, errand)| is_event(errand) || is_end(errand)), "{errands:?}");
+    errands.iter().any(|(_, errand)| is_end(errand))
+}
+
+#[test]
+fn a_machine_is_not_ended_while_its_node_cannot_be_read_and_so_not_be_drained() {
+    for is_known in [false, true] {
+        let (mut operator, node) = with_an_unreadable_node(is_known, None);
+        for seconds in [0, 600] {
+            assert!(!ends_machine(&mut operator, seconds), "its pods would end with it");
+        }
+        operator.wake(Wake::Gone(node, None));
+        assert!(ends_machine(&mut operator, 610), "it is gone");
+    }
+}
+
+#[test]
+fn a_node_that_cannot_be_read_is_waited_for_until_its_claims_time_is_over() {
+    for is_known in [false, true] {
+        let (mut operator, _) = with_an_unreadable_node(is_known, Some("2026-01-01T00:05:00Z"));
+        assert!(!ends_machine(&mut operator, 299) && ends_machine(&mut operator, 300));
+    }
 }
 
 #[test]
@@ -275,6 +337,19 @@ fn a_claim_that_cannot_be_launched_is_deleted_after_five_minutes() {
     assert!(!has_claim(&it, "c"));
     let series = "reason=\"launch_timeout\",nodepool=\"\",capacity_type=\"\",consolidation_policy=\"\"";
     assert!(counts(&it, &format!("karpenter_nodeclaims_disrupted_total{{{series},termination_mode=\"graceful\"}} 1")));
+}
+
+#[test]
+fn a_paused_operator_gives_up_no_claim() {
+    let mut setup = Setup::default().with_duties(lifecycle);
+    setup.options.pauses_disruption = true;
+    let (mut it, cloud) = rehearse_with(setup);
+    cloud.script().always = Some(CloudError::Other { message: "no".into() });
+    it.create_value(&claim("c", &json!({})));
+    it.run_for(1_200);
+    assert!(get_claim(&it, "c")["metadata"]["deletionTimestamp"].is_null());
+    it.delete(&format!("{CLAIMS}/c"));
+    it.run_until("what a person asks for is done", 60, |it| !has_claim(it, "c"));
 }
 
 #[test]

@@ -53,6 +53,34 @@ fn a_pod_that_panics_the_planner_is_left_out_and_told_and_all_others_get_their_n
     scene.run_until("it is tried again", 400, |scene| n_pods(scene, "Running") == 56);
 }
 
+static IS_REPLACED: AtomicBool = AtomicBool::new(false);
+
+fn poisoned_until_replaced(snapshot: &Snapshot) {
+    let has_poison = snapshot.pods.iter().any(|pod| &*pod.id.name == "poison");
+    assert!(IS_REPLACED.load(Ordering::SeqCst) || !has_poison, "planted");
+}
+
+#[test]
+fn a_pod_that_takes_the_place_of_one_that_was_left_out_is_planned_at_once() {
+    let mut setup = Setup::default();
+    setup.options.plant = Some(poisoned_until_replaced);
+    let mut scene = cluster(setup, |_| {});
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "poison", "namespace": "default"},
+        "spec": {"containers": [{"name": "main", "image": "web", "resources": {"requests": {"cpu": "1"}}}]},
+    });
+    let gauge = |scene: &Rehearsal, n: usize| {
+        metric(scene, &format!("kerf_quarantined_objects{{controller=\"provisioner\"}} {n}"))
+    };
+    scene.create_value(&pod);
+    scene.run_until("it is left out", 60, |scene| gauge(scene, 1));
+    scene.delete("/api/v1/namespaces/default/pods/poison");
+    scene.run_until("it is forgotten", 60, |scene| gauge(scene, 0));
+    IS_REPLACED.store(true, Ordering::SeqCst);
+    scene.create_value(&pod);
+    scene.run_until("another one of its name runs", 60, |scene| n_pods(scene, "Running") == 1);
+}
+
 fn always(_: &Snapshot) {
     panic!("planted")
 }
@@ -207,4 +235,114 @@ fn what_nobody_heard_of_is_looked_at_again_within_ten_minutes() {
     scene.run_for(60);
     assert_eq!((has_claim(&scene, "c"), cloud.script().n_terminations), (true, 0), "its news was lost");
     scene.run_until("the sweep finds it", 600, |scene| !has_claim(scene, "c"));
+}
+
+/// Trips over what it remembers, whatever it is shown, under the name of a duty that does not.
+struct Worn;
+
+impl Duty for Worn {
+    fn name(&self) -> &'static str {
+        "nodeclaim.lifecycle"
+    }
+
+    fn observe(&mut self, _: &Change, _: &World) {}
+
+    fn work(&mut self, _: &mut Desk<'_>) -> Option<UnixMillis> {
+        panic!("what it remembers makes no sense")
+    }
+
+    fn done(&mut self, _: &Text, _: Outcome, _: &mut Desk<'_>) {}
+}
+
+#[test]
+fn a_duty_that_panics_on_what_it_remembers_begins_anew() {
+    let (mut scene, _) = rehearse(|| vec![Box::new(Worn)]);
+    scene.create_value(&claim("c", &json!({})));
+    scene.run_for(5);
+    assert_eq!(condition(&get_claim(&scene, "c"), "Launched"), "absent");
+    scene.run_until("another one takes its place", 120, |scene| {
+        condition(&get_claim(scene, "c"), "Launched") == "True Launched"
+    });
+}
+
+/// Notes the claims that there are, and never gets over one of them, under the name of a duty that does.
+#[derive(Default)]
+struct Grudge {
+    is_hurt: bool,
+}
+
+impl Duty for Grudge {
+    fn name(&self) -> &'static str {
+        "nodeclaim.lifecycle"
+    }
+
+    fn observe(&mut self, change: &Change, _: &World) {
+        self.is_hurt |= matches!(change, Change::Claim { name, .. } if &**name == "poison");
+    }
+
+    fn work(&mut self, _: &mut Desk<'_>) -> Option<UnixMillis> {
+        assert!(!self.is_hurt, "it remembers");
+        None
+    }
+
+    fn done(&mut self, _: &Text, _: Outcome, _: &mut Desk<'_>) {}
+}
+
+#[test]
+fn nobody_else_is_barred_because_a_duty_remembers_what_it_panicked_on() {
+    let (mut scene, _) = rehearse(|| vec![Box::new(Grudge::default())]);
+    scene.settle();
+    let names: Vec<String> = (0..10).map(|n| format!("c{n}")).chain(["poison".to_owned()]).collect();
+    for name in &names {
+        scene.create_value(&claim(name, &json!({})));
+    }
+    scene.run_for(60);
+    assert!(scene.events("Quarantined").len() <= 1, "{:?}", scene.events("Quarantined"));
+    for name in names.iter().filter(|name| *name != "poison") {
+        assert_eq!(condition(&get_claim(&scene, name), "Launched"), "True Launched", "{name}");
+    }
+}
+
+static KNOWN: Mutex<BTreeSet<Text>> = Mutex::new(BTreeSet::new());
+
+/// Keeps a list of claims, and panics after it has written one of them down.
+#[derive(Default)]
+struct Clerk {
+    is_upset: bool,
+}
+
+impl Duty for Clerk {
+    fn name(&self) -> &'static str {
+        "test.clerk"
+    }
+
+    fn observe(&mut self, change: &Change, _: &World) {
+        let Change::Claim { name, after, .. } = change else { return };
+        match after {
+            Some(_) => KNOWN.lock().unwrap().insert(name.clone()),
+            None => KNOWN.lock().unwrap().remove(name),
+        };
+        self.is_upset = after.is_some() && &**name == "poison";
+    }
+
+    fn work(&mut self, _: &mut Desk<'_>) -> Option<UnixMillis> {
+        assert!(!std::mem::take(&mut self.is_upset), "it is poison");
+        None
+    }
+
+    fn done(&mut self, _: &Text, _: Outcome, _: &mut Desk<'_>) {}
+}
+
+#[test]
+fn what_goes_while_it_is_left_alone_is_known_to_have_gone() {
+    let (mut scene, _) = rehearse(|| vec![Box::new(Clerk::default())]);
+    scene.settle();
+    for name in ["a", "poison"] {
+        scene.create_value(&claim(name, &json!({})));
+    }
+    scene.settle();
+    assert!(metric(&scene, "kerf_quarantined_objects{controller=\"test.clerk\"} 1"));
+    scene.delete(&format!("{CLAIMS}/poison"));
+    scene.run_for(310);
+    assert_eq!(KNOWN.lock().unwrap().iter().map(|name| &**name).collect::<Vec<_>>(), ["a"]);
 }

@@ -269,14 +269,7 @@ fn d0_5_pods_go_to_the_new_node_without_kube_scheduler() {
 #[test]
 fn d2_2_pods_are_bound_as_soon_as_their_node_is_online_before_it_is_ready() {
     // Machines of the simulated EC2 take a while from registration to Ready, as real ones do.
-    let mut setup = binds_early();
-    setup.options.mirror.labels = kerf_mirror::LabelRules::aws();
-    setup.options.mirror.scheduling.well_known.extend(kerf_api::labels::AWS_WELL_KNOWN.iter().map(|key| (*key).into()));
-    let setup = setup.with_cloud(|plane| {
-        let cloud = kerf_simulation::sim_cloud(plane, kerf_cloud_sim::SimOptions::default());
-        std::sync::Arc::new(cloud.expect("the default region exists"))
-    });
-    let mut scene = Rehearsal::new(setup);
+    let (mut scene, _) = Rehearsal::on_sim(binds_early(), kerf_cloud_sim::SimOptions::default());
     scene.create(
         "{apiVersion: karpenter.k8s.aws/v1, kind: EC2NodeClass, metadata: {name: default}, spec: {role: r, \
          amiSelectorTerms: [{alias: al2023@latest}], subnetSelectorTerms: [{tags: {a: b}}], \

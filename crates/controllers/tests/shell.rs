@@ -9,6 +9,7 @@ mod fake;
 
 use cluster::{Cluster, NoCloud, until};
 use fake::{Asked, Fake, scripted};
+use kerf_cloud::InstanceRef;
 use kerf_controllers::dispatch::Lane;
 use kerf_controllers::limits::STALE_AFTER;
 use kerf_controllers::metrics::Metrics;
@@ -18,9 +19,9 @@ use kerf_controllers::shell::{
     serve,
 };
 use kerf_controllers::termination::EVICTION_QUEUE;
-use kerf_controllers::{ApiCall, Change, Desk, Duty, Operator, Options, Outcome, Wake, World, write};
+use kerf_controllers::{ApiCall, Change, CloudCall, Desk, Duty, Operator, Options, Outcome, Wake, World, write};
 use kerf_mirror::{Kind, MirrorSettings, Object, View};
-use kerf_model::{Text, UnixMillis};
+use kerf_model::{ClaimName, Text, UnixMillis};
 use kube::Client;
 use serde_json::json;
 use std::future::ready;
@@ -454,6 +455,46 @@ async fn what_was_begun_ends_before_the_process_does() {
     assert!(!running.task.is_finished(), "the errand is still under way");
     may_answer.notify_one();
     running.task.await.unwrap().unwrap();
+}
+
+/// Asks the cloud for something, once it knows the cluster.
+#[derive(Default)]
+struct AsksTheCloud {
+    has_asked: Arc<Notify>,
+}
+
+impl Duty for AsksTheCloud {
+    fn name(&self) -> &'static str {
+        "test.cloud"
+    }
+
+    fn observe(&mut self, _: &Change, _: &World) {}
+
+    fn work(&mut self, desk: &mut Desk<'_>) -> Option<UnixMillis> {
+        if desk.world.is_synced() && !desk.is_busy("reboot") {
+            let claim = ClaimName("c".into());
+            let instance = InstanceRef { provider_id: "i".into(), claim, node_name: None };
+            desk.ask_cloud(&"reboot".into(), CloudCall::Reboot { instance, operation: "o".into() });
+            self.has_asked.notify_one();
+        }
+        None
+    }
+
+    fn done(&mut self, _: &Text, _: Outcome, _: &mut Desk<'_>) {}
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_is_not_given_back_while_something_may_go_on_at_its_other_end() {
+    let cluster = Cluster::with_definitions();
+    let client = cluster.client().await;
+    let election = Election::new(client.clone(), "default", "lease", "us", PATIENT);
+    let duty = AsksTheCloud::default();
+    let has_asked = Arc::clone(&duty.has_asked);
+    let running = start(client, vec![Box::new(duty)], Some(election));
+    has_asked.notified().await;
+    running.stop().await.unwrap();
+    let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/lease";
+    assert_eq!(cluster.get(path).unwrap()["spec"]["holderIdentity"], "us", "a successor waits until it has run out");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -67,6 +67,35 @@ fn a_static_pool_has_as_many_claims_as_it_says() {
 }
 
 #[test]
+fn a_paused_operator_adds_claims_to_a_static_pool_and_takes_none_away() {
+    let mut setup = Setup::default().with_duties(of_static_pools);
+    setup.options.pauses_disruption = true;
+    let mut rehearsal = Rehearsal::new(setup);
+    rehearsal.create(CLASS);
+    rehearsal.create_value(&pool(2, None));
+    rehearsal.run_until("two claims", 5, |rehearsal| rehearsal.claims().len() == 2);
+    scale(&mut rehearsal, 4);
+    rehearsal.run_until("four claims", 5, |rehearsal| rehearsal.claims().len() == 4);
+    scale(&mut rehearsal, 0);
+    rehearsal.run_for(600);
+    assert_eq!(rehearsal.claims().len(), 4);
+}
+
+#[test]
+fn a_pool_whose_end_was_not_heard_of_yet_gets_no_claims_for_those_that_went_with_it() {
+    let mut rehearsal = rehearsal();
+    rehearsal.create_value(&pool(3, None));
+    rehearsal.run_until("three claims", 5, |rehearsal| rehearsal.claims().len() == 3);
+    rehearsal.freeze("nodepools", 120);
+    rehearsal.delete(POOL);
+    rehearsal.run_until("its claims to go", 5, |rehearsal| rehearsal.claims().is_empty());
+    for _ in 0..60 {
+        rehearsal.run_for(1);
+        assert_eq!(names(&rehearsal), BTreeSet::new(), "nobody wants them");
+    }
+}
+
+#[test]
 fn what_the_template_says_reaches_the_claims() {
     let mut rehearsal = rehearsal();
     let mut pool = pool(1, None);

@@ -5,10 +5,15 @@
 mod scripted;
 
 use kerf_controllers::lifecycle::Lifecycle;
-use kerf_controllers::{Duty, upkeep};
+use kerf_controllers::metrics::Metrics;
+use kerf_controllers::resource::WATCHED;
+use kerf_controllers::{Duty, Errand, Operator, Wake, upkeep};
+use kerf_mirror::{Kind, Object, ObjectKey};
+use kerf_model::UnixMillis;
 use kerf_simulation::{Rehearsal, Setup};
 use scripted::*;
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 fn all() -> Vec<Box<dyn Duty>> {
     let mut duties: Vec<Box<dyn Duty>> = vec![Box::new(Lifecycle::default())];
@@ -61,6 +66,36 @@ fn an_expired_claim_is_deleted_whatever_its_node_says() {
     assert!(counts(&it, &disrupted("expired").replace("nodeclaims_disrupted", "pods_disruption_initiated")));
     it.run_for(3_600);
     assert!(!is_deleting(&it, "d"));
+}
+
+#[test]
+fn an_expired_claim_stays_while_its_node_cannot_be_read_and_the_others_go() {
+    let options = Setup::default().options;
+    let cloud = Arc::new(ScriptedCloud::default());
+    let mut operator = Operator::with_duties(options, cloud, Arc::new(Metrics::default()), upkeep::duties());
+    for name in ["odd", "plain"] {
+        let mut object = claim(name, &json!({"expireAfter": "1h"}));
+        object["metadata"] = json!({
+            "name": name, "uid": name, "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z",
+        });
+        object["status"] = json!({"providerID": format!("cloud://{name}"), "nodeName": name});
+        operator.wake(Wake::Observed(Box::new(Object::read(object).unwrap())));
+    }
+    let node = ObjectKey { kind: Kind::Node, class_kind: None, namespace: "".into(), name: "odd".into() };
+    let (what, field, message) = ("Node odd".into(), "spec".into(), "odd".into());
+    operator.wake(Wake::Unreadable { key: Some(node.clone()), what, field, message });
+    WATCHED.iter().map(|(kind, _)| *kind).chain([Kind::NodeClass]).for_each(|kind| operator.wake(Wake::Synced(kind)));
+    let deleted = |operator: &mut Operator| -> Vec<String> {
+        let errands = operator.work(UnixMillis(1_767_225_600_000 + 3_600_000)).errands.into_iter();
+        let paths = errands.filter_map(|(_, errand)| match errand {
+            Errand::Api(call) if call.method == "DELETE" => Some(call.path),
+            _ => None,
+        });
+        paths.collect()
+    };
+    assert_eq!(deleted(&mut operator), [format!("{CLAIMS}/plain")]);
+    operator.wake(Wake::Gone(node, None));
+    assert_eq!(deleted(&mut operator), [format!("{CLAIMS}/odd")]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use kerf_control_plane::dice::Dice;
 use kerf_controllers::dispatch::Refused;
 use kerf_controllers::moment::Moment;
 use kerf_controllers::{ApiCall, ApiFailure};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// How often something goes wrong by chance: out of a thousand requests, or calls to the cloud.
@@ -15,7 +15,7 @@ use std::time::Duration;
 pub struct Faults {
     /// The connection breaks, or is silent, before the server has read the request.
     pub unsent: u16,
-    /// The server does it, and nobody hears so.
+    /// The server does it, and nobody hears so, or hears that it failed.
     pub lost: u16,
     /// It takes a while, on the way there or back.
     pub slow: u16,
@@ -68,12 +68,37 @@ pub(crate) enum Fate {
     Arrives { there_ms: i64, back_ms: i64 },
     /// It never arrives. Nobody says so, or the connection breaks.
     Unsent { is_silent: bool },
-    /// It arrives, its answer does not.
-    Lost { is_silent: bool },
+    /// It is done, and this is what is heard of it.
+    Lost(Heard),
     /// Nothing is done.
     Refused { back_ms: i64, refused: Refused },
     /// The process that sends it ends.
     Stops { is_sent: bool },
+}
+
+/// What is heard of a request that was carried out, in place of its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Heard {
+    Nothing,
+    /// The connection breaks.
+    Break,
+    /// The server's own server did not answer it in time.
+    Failure,
+}
+
+impl Heard {
+    /// None for nothing.
+    pub(crate) fn answer(self) -> Option<ApiFailure> {
+        match self {
+            Self::Nothing => None,
+            Self::Break => Some(broken()),
+            Self::Failure => Some(refusal(500, "InternalError", "etcdserver: request timed out", None).failure),
+        }
+    }
+}
+
+pub(crate) fn broken() -> ApiFailure {
+    ApiFailure { status: 0, reason: String::new(), message: "connection reset by peer".to_owned() }
 }
 
 /// What becomes of a call to the cloud.
@@ -87,27 +112,43 @@ pub(crate) enum CloudFate {
 
 pub(crate) struct Weather {
     pub(crate) faults: Faults,
-    dice: Dice,
+    chance: Chance,
     /// Processes whose requests to the API server do not arrive, and until when.
     cut_off: BTreeMap<usize, Moment>,
     /// Kinds whose watches cannot be begun, by plural.
     frozen: BTreeMap<String, Moment>,
     /// Kinds of which the server has forgotten what was before: the next watch that goes on from there is told so.
-    compacted: BTreeMap<String, ()>,
+    compacted: BTreeSet<String>,
     /// Paths that a webhook of somebody else's holds up.
     webhook: Option<(String, Moment)>,
-    /// Requests whose answers are lost: a method, how their path ends, and how many more of them.
-    lost: Option<(&'static str, String, usize)>,
+    /// Requests whose answers are lost: a method, how their path ends, how many more of them, and what is heard.
+    lost: Option<(&'static str, String, usize, Heard)>,
+}
+
+/// A stream for each purpose.
+struct Chance {
+    calls: Dice,
+    of_cloud: Dice,
+    watches: Dice,
+    pieces: Dice,
+    absences: Dice,
 }
 
 impl Weather {
     pub(crate) fn new(seed: u64) -> Self {
+        let stream = |purpose| Dice::for_purpose(seed, purpose);
         Self {
             faults: Faults::default(),
-            dice: Dice::for_purpose(seed, "weather"),
+            chance: Chance {
+                calls: stream("calls"),
+                of_cloud: stream("cloud"),
+                watches: stream("watches"),
+                pieces: stream("pieces"),
+                absences: stream("absences"),
+            },
             cut_off: BTreeMap::new(),
             frozen: BTreeMap::new(),
-            compacted: BTreeMap::new(),
+            compacted: BTreeSet::new(),
             webhook: None,
             lost: None,
         }
@@ -122,21 +163,24 @@ impl Weather {
     }
 
     pub(crate) fn compact(&mut self, plural: &str) {
-        self.compacted.insert(plural.to_owned(), ());
+        self.compacted.insert(plural.to_owned());
     }
 
     pub(crate) fn hang_webhook(&mut self, path: &str, until: Moment) {
         self.webhook = Some((path.to_owned(), until));
     }
 
-    pub(crate) fn lose(&mut self, method: &'static str, path: &str, n_times: usize) {
-        self.lost = Some((method, path.to_owned(), n_times));
+    pub(crate) fn lose(&mut self, method: &'static str, path: &str, n_times: usize, heard: Heard) {
+        self.lost = Some((method, path.to_owned(), n_times, heard));
     }
 
     /// Everything works from now on.
     pub(crate) fn clear(&mut self) {
-        self.faults = Faults::default();
-        (self.webhook, self.cut_off, self.frozen) = (None, BTreeMap::new(), BTreeMap::new());
+        let Self { faults, chance: _, cut_off, frozen, compacted, webhook, lost } = self;
+        (*faults, *webhook, *lost) = (Faults::default(), None, None);
+        cut_off.clear();
+        frozen.clear();
+        compacted.clear();
     }
 
     pub(crate) fn of_call(&mut self, process: usize, call: &ApiCall, now: Moment) -> Fate {
@@ -153,32 +197,32 @@ impl Weather {
                 "Internal error occurred: failed calling webhook \"slow.example.com\": context deadline exceeded";
             return Fate::Refused { back_ms: WEBHOOK_MS, refused: refusal(500, "InternalError", message, None) };
         }
-        if let Some((method, path, left)) = &mut self.lost
+        if let Some((method, path, left, heard)) = &mut self.lost
             && *left > 0
             && *method == call.method
             && call.path.ends_with(path.as_str())
         {
             *left -= 1;
-            return Fate::Lost { is_silent: false };
+            return Fate::Lost(*heard);
         }
         if self.faults.is_calm() {
             return Fate::Arrives { there_ms: 0, back_ms: 0 };
         }
-        let faults = self.faults;
-        let mut roll = i64::try_from(self.dice.roll() % 1_000).unwrap_or(0);
+        let (faults, dice) = (self.faults, &mut self.chance.calls);
+        let mut roll = i64::try_from(dice.roll() % 1_000).unwrap_or(0);
         let mut falls = |share: u16| {
             roll -= i64::from(share);
             roll < 0
         };
         if falls(faults.unsent) {
-            Fate::Unsent { is_silent: self.flip() }
+            Fate::Unsent { is_silent: flip(dice) }
         } else if falls(faults.lost) {
-            Fate::Lost { is_silent: self.flip() }
+            Fate::Lost([Heard::Nothing, Heard::Break, Heard::Failure][usize::try_from(dice.roll() % 3).unwrap_or(0)])
         } else if falls(faults.slow) {
-            Fate::Arrives { there_ms: self.span(SLOW_MS), back_ms: self.span(SLOW_MS) }
+            Fate::Arrives { there_ms: span(dice, SLOW_MS), back_ms: span(dice, SLOW_MS) }
         } else if falls(faults.refused) {
             let may_conflict = matches!(call.method, "PATCH" | "PUT");
-            Fate::Refused { back_ms: 0, refused: self.refusal(may_conflict) }
+            Fate::Refused { back_ms: 0, refused: drawn_refusal(dice, may_conflict) }
         } else if falls(faults.stops_before) {
             Fate::Stops { is_sent: false }
         } else if falls(faults.stops_after) {
@@ -193,7 +237,7 @@ impl Weather {
         if faults.is_calm() {
             return CloudFate::Arrives;
         }
-        let roll = u16::try_from(self.dice.roll() % 1_000).unwrap_or(0);
+        let roll = u16::try_from(self.chance.of_cloud.roll() % 1_000).unwrap_or(0);
         if roll < faults.stops_between {
             CloudFate::Stops
         } else if roll < faults.stops_between + faults.lost_in_cloud {
@@ -208,14 +252,15 @@ impl Weather {
         if self.is_cut_off(process, now) || self.is_frozen(plural, now) {
             return Some(Fate::Unsent { is_silent: true });
         }
-        if path.contains("&resourceVersion=") && self.compacted.remove(plural).is_some() {
+        if path.contains("&resourceVersion=") && self.compacted.remove(plural) {
             let message = "The resourceVersion for the provided watch is too old.";
             return Some(Fate::Refused { back_ms: 0, refused: refusal(410, "Expired", message, None) });
         }
-        if self.faults.is_calm() || self.dice.roll() % 1_000 >= u64::from(self.faults.refused) {
+        let dice = &mut self.chance.watches;
+        if self.faults.is_calm() || dice.roll() % 1_000 >= u64::from(self.faults.refused) {
             return None;
         }
-        Some(Fate::Refused { back_ms: 0, refused: self.refusal(false) })
+        Some(Fate::Refused { back_ms: 0, refused: drawn_refusal(dice, false) })
     }
 
     pub(crate) fn is_cut_off(&self, process: usize, now: Moment) -> bool {
@@ -228,37 +273,36 @@ impl Weather {
 
     /// How late a piece of a watch comes, and where it is cut in two.
     pub(crate) fn of_piece(&mut self, n_bytes: usize) -> Option<(i64, usize)> {
-        if self.faults.late_pieces == 0 || self.dice.roll() % 1_000 >= u64::from(self.faults.late_pieces) {
+        let dice = &mut self.chance.pieces;
+        if self.faults.late_pieces == 0 || dice.roll() % 1_000 >= u64::from(self.faults.late_pieces) {
             return None;
         }
-        let cut = self.dice.roll() % u64::try_from(n_bytes.max(1)).unwrap_or(1);
-        Some((self.span(LATE_MS), usize::try_from(cut).unwrap_or(0)))
+        let cut = dice.roll() % u64::try_from(n_bytes.max(1)).unwrap_or(1);
+        Some((span(dice, LATE_MS), usize::try_from(cut).unwrap_or(0)))
     }
 
     /// How long a process is away that has ended.
     pub(crate) fn absence_ms(&mut self) -> i64 {
-        5_000 + self.span(15_000)
+        5_000 + span(&mut self.chance.absences, 15_000)
     }
+}
 
-    fn refusal(&mut self, may_conflict: bool) -> Refused {
-        let retry_after = self.flip().then(|| Duration::from_secs(1 + self.dice.roll() % 3));
-        match self.dice.roll() % if may_conflict { 4 } else { 3 } {
-            0 => refusal(429, "TooManyRequests", "the server has received too many requests", retry_after),
-            1 => refusal(500, "InternalError", "etcdserver: leader changed", None),
-            2 => {
-                refusal(503, "ServiceUnavailable", "the server is currently unable to handle the request", retry_after)
-            }
-            _ => refusal(409, "Conflict", "the object has been modified; please apply your changes to it", None),
-        }
+fn drawn_refusal(dice: &mut Dice, may_conflict: bool) -> Refused {
+    let retry_after = flip(dice).then(|| Duration::from_secs(1 + dice.roll() % 3));
+    match dice.roll() % if may_conflict { 4 } else { 3 } {
+        0 => refusal(429, "TooManyRequests", "the server has received too many requests", retry_after),
+        1 => refusal(500, "InternalError", "etcdserver: leader changed", None),
+        2 => refusal(503, "ServiceUnavailable", "the server is currently unable to handle the request", retry_after),
+        _ => refusal(409, "Conflict", "the object has been modified; please apply your changes to it", None),
     }
+}
 
-    fn flip(&mut self) -> bool {
-        self.dice.roll().is_multiple_of(2)
-    }
+fn flip(dice: &mut Dice) -> bool {
+    dice.roll().is_multiple_of(2)
+}
 
-    fn span(&mut self, most_ms: u64) -> i64 {
-        i64::try_from(self.dice.roll() % most_ms).unwrap_or(0)
-    }
+fn span(dice: &mut Dice, most_ms: u64) -> i64 {
+    i64::try_from(dice.roll() % most_ms).unwrap_or(0)
 }
 
 fn refusal(status: u16, reason: &str, message: &str, retry_after: Option<Duration>) -> Refused {

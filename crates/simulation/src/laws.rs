@@ -2,10 +2,11 @@
 
 use crate::rehearsal::RunsMachine;
 use crate::stage::request;
+use kerf_api::labels::TERMINATION_FINALIZER;
 use kerf_control_plane::Server;
 use kerf_controllers::moment::Moment;
-use kerf_controllers::resource::{LEASES, PODS};
-use kerf_controllers::{CloudCall, Errand};
+use kerf_controllers::resource::{LEASES, NODES, PODS};
+use kerf_controllers::{ApiCall, CloudCall, Errand};
 use serde_json::Value;
 
 /// Where the lease is that processes of a rehearsal contend for.
@@ -32,16 +33,35 @@ impl Laws {
                 self.breaches.push(format!("unfenced: {identity} sends {} while {holder} leads", words(what)));
             }
         }
-        if let Errand::Cloud(CloudCall::Terminate(instance)) = what
-            && let Some(node) = &instance.node_name
-            && self.account.as_ref().is_some_and(|runs| runs(&instance.provider_id))
-        {
+        let runs = |id: &str| self.account.as_ref().is_some_and(|runs| runs(id));
+        for (node, _) in ended_by(server, what).iter().filter(|(_, id)| runs(id)) {
             let pods = pods_left(server, node);
             if !pods.is_empty() {
                 self.breaches.push(format!("undrained: {node} is ended with {}", pods.join(", ")));
             }
         }
     }
+}
+
+/// Nodes that something ends, and their machines: those of a machine that is to end, and one that nobody's finalizer of ours keeps any more.
+fn ended_by(server: &Server, what: &Errand) -> Vec<(String, String)> {
+    let is_meant: &dyn Fn(&Value) -> bool = match what {
+        Errand::Cloud(CloudCall::Terminate(instance)) => &|node| node["spec"]["providerID"] == *instance.provider_id,
+        Errand::Api(call) if lets_go(call) => {
+            &|node| call.path == NODES.path("", node["metadata"]["name"].as_str().unwrap_or_default())
+        }
+        _ => return Vec::new(),
+    };
+    let list = request(server, "GET", &NODES.collection(), "", &Value::Null).unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let nodes = list["items"].as_array().into_iter().flatten().filter(|node| is_meant(node));
+    nodes.map(|node| (text(&node["metadata"]["name"]), text(&node["spec"]["providerID"]))).collect()
+}
+
+/// Whether our finalizer is on something no more.
+fn lets_go(call: &ApiCall) -> bool {
+    let finalizers = call.body.pointer("/metadata/finalizers").and_then(Value::as_array);
+    call.method == "PATCH" && finalizers.is_some_and(|all| !all.iter().any(|one| one == TERMINATION_FINALIZER))
 }
 
 /// Pods of workloads on a node that nobody has asked to go.
@@ -62,17 +82,7 @@ fn pods_left(server: &Server, node: &str) -> Vec<String> {
 fn is_write(errand: &Errand) -> bool {
     match errand {
         Errand::Api(call) => call.method != "GET",
-        Errand::Cloud(call) => {
-            matches!(
-                call,
-                CloudCall::Launch(_)
-                    | CloudCall::Terminate(_)
-                    | CloudCall::Reboot { .. }
-                    | CloudCall::EndClass(_)
-                    | CloudCall::LabelInstance(_)
-                    | CloudCall::Acknowledge(_)
-            )
-        }
+        Errand::Cloud(call) => call.changes_something(),
         Errand::Think(_) => false,
     }
 }

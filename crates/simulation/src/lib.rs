@@ -19,6 +19,6 @@ mod rehearsal;
 mod stage;
 mod yard;
 
-pub use faults::Faults;
+pub use faults::{Faults, Heard};
 pub use rehearsal::{MakeDuties, Rehearsal, RunsMachine, Setup};
 pub use yard::{PlaneYard, sim_cloud};

@@ -9,7 +9,7 @@
 //!
 //! It is what [`kerf_controllers::shell`] does with a runtime and a network: the same watchers, lease and trips.
 
-use crate::faults::{CloudFate, Fate};
+use crate::faults::{CloudFate, Fate, broken};
 use crate::laws::{LEASE, words};
 use crate::line::Line;
 use crate::stage::Stage;
@@ -147,23 +147,29 @@ impl Process {
         if self.asleep_until > now {
             return Turn::Quiet;
         }
-        // Errands first: who wakes may send before it hears that it leads no longer.
         let mut is_news = match self.travel(stage, now) {
             Ok(is_news) => is_news,
             Err(why) => return Turn::Ended(why),
         };
         is_news |= self.follow(stage);
+        let is_due = is_news || self.wish.is_some_and(|wish| wish <= now);
+        if is_due && let Err(why) = self.work(stage, now) {
+            return Turn::Ended(why);
+        }
+        // The lease last: who wakes may decide and send before it hears that it leads no longer.
         match self.keep(stage, now) {
-            Ok(is_new) => is_news |= is_new,
-            Err(why) => return Turn::Ended(why),
+            Ok(is_new) if is_due || is_new => Turn::Busy,
+            Ok(_) => Turn::Quiet,
+            Err(why) => Turn::Ended(why),
         }
-        if !is_news && self.wish.is_none_or(|wish| wish > now) {
-            return Turn::Quiet;
-        }
+    }
+
+    /// Lets the operator work, and sends what it orders. An error when the process has ended.
+    fn work(&mut self, stage: &mut Stage, now: Moment) -> Result<(), String> {
         if !self.leads {
             self.operator.stand_by();
             self.wish = None;
-            return Turn::Busy;
+            return Ok(());
         }
         let wall = self.wall(now);
         let batch = self.operator.work(wall);
@@ -172,14 +178,13 @@ impl Process {
         for (ticket, errand) in batch.errands {
             let trip = Trip::of(&ticket, &errand, Pass::of(&self.mandate));
             let mut journey = Journey { ticket, trip, errand, at: At::Waits(now) };
-            match self.go(&mut journey, stage, now) {
-                Ok(Some(outcome)) => self.operator.wake(Wake::Done(journey.ticket, outcome)),
-                Ok(None) => self.journeys.push(journey),
-                Err(why) => return Turn::Ended(why),
+            match self.go(&mut journey, stage, now)? {
+                Some(outcome) => self.operator.wake(Wake::Done(journey.ticket, outcome)),
+                None => self.journeys.push(journey),
             }
             self.wish = Some(now);
         }
-        Turn::Busy
+        Ok(())
     }
 
     /// When it wants to be stepped again although nothing happens elsewhere.
@@ -312,10 +317,13 @@ impl Process {
             Fate::Arrives { there_ms, back_ms } => At::There { arrives: Moment(now.0 + there_ms), back_ms, by },
             Fate::Unsent { is_silent: true } => At::Lost { by },
             Fate::Unsent { is_silent: false } => At::Back { arrives: now, by, answer: broke() },
-            Fate::Lost { is_silent } => {
-                // It is done; whatever came of it, nobody hears.
+            Fate::Lost(heard) => {
+                // Whatever came of it, nobody hears.
                 let _ = stage.handle(self.number, &call);
-                if is_silent { At::Lost { by } } else { At::Back { arrives: now, by, answer: broke() } }
+                match heard.answer() {
+                    None => At::Lost { by },
+                    Some(failure) => At::Back { arrives: now, by, answer: Err(Refused::from(failure)) },
+                }
             }
             Fate::Refused { back_ms, refused } => {
                 At::Back { arrives: Moment(now.0 + back_ms), by, answer: Err(refused) }
@@ -403,13 +411,10 @@ fn ask_for_lease(
 ) -> Option<(Moment, Result<Value, ApiFailure>)> {
     let (back_ms, answer) = match stage.weather.of_call(process, call, now) {
         Fate::Arrives { there_ms, back_ms } => (there_ms + back_ms, stage.handle(process, call)),
-        Fate::Lost { is_silent } => {
-            // It is done; whatever came of it, nobody hears.
+        Fate::Lost(heard) => {
+            // Whatever came of it, nobody hears.
             let _ = stage.handle(process, call);
-            if is_silent {
-                return None;
-            }
-            (0, Err(broken()))
+            (0, Err(heard.answer()?))
         }
         Fate::Unsent { is_silent: true } => return None,
         // When a process ends is its errands' business.
@@ -417,8 +422,4 @@ fn ask_for_lease(
         Fate::Refused { back_ms, refused } => (back_ms, Err(refused.failure)),
     };
     Some((Moment(now.0 + back_ms), answer))
-}
-
-fn broken() -> ApiFailure {
-    ApiFailure { status: 0, reason: String::new(), message: "connection reset by peer".to_owned() }
 }

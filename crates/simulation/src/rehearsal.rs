@@ -1,13 +1,14 @@
 //! One operator and its cluster, stepped by hand.
 
 use crate::clerk::{Background, Clerk, StageClock};
-use crate::faults::{Faults, Trace, Weather};
+use crate::faults::{Faults, Heard, Trace, Weather};
 use crate::laws::{LEASE, Laws};
 use crate::process::{Process, Running, Turn};
 use crate::stage::{Stage, request};
+use crate::yard::sim_cloud;
 use jiff::{SignedDuration, Timestamp};
 use kerf_cloud::CloudProvider;
-use kerf_cloud_sim::KwokCloud;
+use kerf_cloud_sim::{KwokCloud, SimCloud, SimOptions};
 use kerf_control_plane::clock::Clock;
 use kerf_control_plane::{ControlPlane, Server};
 use kerf_controllers::moment::Moment;
@@ -16,7 +17,7 @@ use kerf_controllers::{Operator, Options};
 use kerf_mirror::{LabelRules, MirrorSettings, View};
 use kerf_model::Text;
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 
 /// Where every rehearsal begins.
@@ -84,9 +85,11 @@ impl Setup {
         self
     }
 
-    /// Says which machines run, whatever the operator's cloud says.
-    pub fn with_account(mut self, runs: impl Fn(&str) -> bool + 'static) -> Self {
-        self.account = Some(Box::new(runs));
+    /// What a user of EC2 gets.
+    pub fn for_ec2(mut self) -> Self {
+        self.options.mirror.labels = LabelRules::aws();
+        let well_known = kerf_api::labels::AWS_WELL_KNOWN.iter().map(|key| Text::from(*key));
+        self.options.mirror.scheduling.well_known.extend(well_known);
         self
     }
 }
@@ -148,6 +151,22 @@ impl Rehearsal {
         rehearsal
     }
 
+    /// The same on a simulated EC2. What outlives a process is the account, and nothing else.
+    pub fn on_sim(setup: Setup, options: SimOptions) -> (Self, SimCloud) {
+        let account: Arc<OnceLock<SimCloud>> = Arc::default();
+        let (of_cloud, of_laws) = (Arc::clone(&account), Arc::clone(&account));
+        let mut setup = setup.for_ec2().with_cloud(move |plane| {
+            let first = || sim_cloud(plane, options.clone()).expect("a region of the catalogue");
+            Arc::new(of_cloud.get_or_init(first).successor())
+        });
+        setup.account = Some(Box::new(move |id| {
+            of_laws.get().is_some_and(|cloud| cloud.running().iter().any(|line| *line.provider_id == *id))
+        }));
+        let rehearsal = Self::new(setup);
+        let cloud = account.get().expect("the first process has asked for it").clone();
+        (rehearsal, cloud)
+    }
+
     /// Another process of the operator, which stands by while somebody else leads.
     pub fn add_process(&mut self) {
         let (process, cloud) = self.process(self.seats.len());
@@ -202,13 +221,14 @@ impl Rehearsal {
         self.stage.weather.faults = faults;
     }
 
-    /// Nothing goes wrong from now on, and who is away comes back.
+    /// Nothing goes wrong from now on: who sleeps wakes, and who has ended comes back.
     pub fn clear_faults(&mut self) {
         self.stage.note(|| "faults end".to_owned());
         self.stage.weather.clear();
         let now = self.stage.moment();
         for seat in &mut self.seats {
             seat.process.asleep_until = seat.process.asleep_until.min(now);
+            seat.back_at = seat.back_at.map(|at| at.min(now));
         }
     }
 
@@ -295,9 +315,9 @@ impl Rehearsal {
         self.each_line(plural, |line| line.repeat(now));
     }
 
-    /// The next requests of a method whose path ends so are carried out, and their answers are lost.
-    pub fn lose_answers(&mut self, method: &'static str, path: &str, n_times: usize) {
-        self.stage.weather.lose(method, path, n_times);
+    /// The next requests of a method whose path ends so are carried out, and something else is heard in place of their answers.
+    pub fn lose_answers(&mut self, method: &'static str, path: &str, n_times: usize, heard: Heard) {
+        self.stage.weather.lose(method, path, n_times, heard);
     }
 
     /// Writes to a path with this in it wait for somebody else's webhook, which does not answer.
@@ -341,7 +361,7 @@ impl Rehearsal {
             if holds(self) {
                 return;
             }
-            assert!(self.advance(end), "waited {seconds} s in vain for: {what}");
+            assert!(self.advance(end), "waited {seconds} s in vain for: {what}; breaches: {:?}", self.breaches());
         }
     }
 

@@ -3,26 +3,18 @@
 #![allow(clippy::unwrap_used, reason = "a test tells what went wrong by panicking")]
 
 use kerf_cloud_sim::{Faults as CloudFaults, SimCloud, SimOptions, Span};
-use kerf_mirror::LabelRules;
-use kerf_simulation::{Rehearsal, Setup, sim_cloud};
+use kerf_controllers::planted::{Bug, plant};
+use kerf_simulation::{Heard, Rehearsal, Setup};
 use serde_json::{Value, json};
-use std::sync::{Arc, OnceLock};
 
 const CLAIMS: &str = "/apis/karpenter.sh/v1/nodeclaims";
+const POOL: &str = "/apis/karpenter.sh/v1/nodepools/default";
 const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/default/deployments/web";
 
 /// A pool of small machines that are taken away when they are empty, on a simulated EC2 that outlives every process.
 fn scene(elects: bool, faults: CloudFaults) -> (Rehearsal, SimCloud) {
-    let mut setup = Setup { elects, keeps_trace: true, ..Setup::default() };
-    setup.options.mirror.labels = LabelRules::aws();
-    setup.options.mirror.scheduling.well_known.extend(kerf_api::labels::AWS_WELL_KNOWN.iter().map(|key| (*key).into()));
-    let account: Arc<OnceLock<SimCloud>> = Arc::default();
-    let of_setup = account.clone();
-    let setup = setup.with_cloud(move |plane| {
-        let options = SimOptions { faults: faults.clone(), ..SimOptions::default() };
-        Arc::new(of_setup.get_or_init(|| sim_cloud(plane, options).unwrap()).successor())
-    });
-    let mut scene = Rehearsal::new(setup);
+    let setup = Setup { elects, keeps_trace: true, ..Setup::default() };
+    let (mut scene, cloud) = Rehearsal::on_sim(setup, SimOptions { faults, ..SimOptions::default() });
     scene.create(
         "{apiVersion: karpenter.k8s.aws/v1, kind: EC2NodeClass, metadata: {name: default}, spec: {role: r, \
          amiSelectorTerms: [{alias: al2023@latest}], subnetSelectorTerms: [{tags: {a: b}}], \
@@ -43,7 +35,6 @@ fn scene(elects: bool, faults: CloudFaults) -> (Rehearsal, SimCloud) {
             "disruption": {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "15s", "budgets": [{"nodes": "100%"}]},
         },
     }));
-    let cloud = account.get().unwrap().clone();
     (scene, cloud)
 }
 
@@ -66,46 +57,58 @@ fn n_running(scene: &Rehearsal) -> usize {
 }
 
 fn n_machines(cloud: &SimCloud) -> usize {
-    cloud.bill().lines.iter().filter(|line| line.until.is_none()).count()
+    cloud.running().len()
 }
 
 fn name(object: &Value) -> String {
     object["metadata"]["name"].as_str().unwrap().to_owned()
 }
 
-#[test]
-fn a_machine_is_not_ended_while_pods_are_on_it_that_a_late_watch_has_not_shown() {
+/// A node that the operator has seen empty, and that is not, because nothing is heard of pods any more.
+fn with_an_unseen_pod(consolidate_after: &str) -> (Rehearsal, SimCloud, String) {
     let (mut scene, cloud) = scene(false, CloudFaults::default());
+    scene.patch(POOL, &json!({"spec": {"disruption": {"consolidateAfter": consolidate_after}}}));
     deploy(&mut scene, 1);
     scene.run_until("it runs", 300, |scene| n_running(scene) == 1);
+    scene.run_for(30);
+    scene.patch(DEPLOYMENT, &json!({"spec": {"replicas": 0}}));
+    scene.run_until("it is gone", 60, |scene| scene.pods().is_empty());
+    scene.run_for(5);
+    scene.freeze("pods", 900);
+    scene.patch(DEPLOYMENT, &json!({"spec": {"replicas": 1}}));
+    scene.run_until("another one runs", 60, |scene| n_running(scene) == 1);
+    assert_eq!(n_machines(&cloud), 1, "on the same machine");
     let claim = name(&scene.claims()[0]);
-    let is_up = |cloud: &SimCloud| cloud.bill().lines.iter().any(|line| *line.claim == *claim && line.until.is_none());
-    // The pod is replaced by one of which the operator hears nothing for ten minutes.
-    scene.freeze("pods", 600);
-    let pod = name(&scene.pods()[0]);
-    scene.delete(&format!("/api/v1/namespaces/default/pods/{pod}"));
-    scene.run_until("another one runs", 60, |scene| n_running(scene) == 1 && name(&scene.pods()[0]) != pod);
+    (scene, cloud, claim)
+}
+
+#[test]
+fn a_machine_is_not_ended_while_pods_are_on_it_that_a_late_watch_has_not_shown() {
+    let (mut scene, cloud, claim) = with_an_unseen_pod("1h");
+    let is_up = |cloud: &SimCloud| cloud.running().iter().any(|line| *line.claim == *claim);
     let unseen = name(&scene.pods()[0]);
     scene.delete(&format!("{CLAIMS}/{claim}"));
-    for _ in 0..9 {
+    for _ in 0..13 {
         scene.run_for(60);
         assert!(scene.pods().iter().any(|it| name(it) == unseen && it["metadata"]["deletionTimestamp"].is_null()));
         assert!(is_up(&cloud), "its machine is still there");
     }
-    // The watch is begun anew, and the pod is asked to go.
-    scene.run_until("all is well", 900, |scene| n_running(scene) == 1 && name(&scene.pods()[0]) != unseen);
+    assert_eq!(scene.breaches(), &[] as &[String]);
+    // The watch is heard of again, and what was asked for is done.
     scene.run_until("the machine goes", 300, |_| !is_up(&cloud));
 }
 
 #[test]
 fn a_claim_whose_creation_nobody_answered_is_not_made_a_second_time() {
-    let (mut scene, cloud) = scene(false, CloudFaults::default());
-    scene.run_for(30);
-    scene.freeze("nodeclaims", 0);
-    scene.lose_answers("POST", "/nodeclaims", 2);
-    deploy(&mut scene, 1);
-    scene.run_until("it runs", 300, |scene| n_running(scene) == 1);
-    assert_eq!((scene.claims().len(), n_machines(&cloud)), (1, 1));
+    for heard in [Heard::Nothing, Heard::Break, Heard::Failure] {
+        let (mut scene, cloud) = scene(false, CloudFaults::default());
+        scene.run_for(30);
+        scene.freeze("nodeclaims", 0);
+        scene.lose_answers("POST", "/nodeclaims", 2, heard);
+        deploy(&mut scene, 1);
+        scene.run_until("it runs", 300, |scene| n_running(scene) == 1);
+        assert_eq!((scene.claims().len(), n_machines(&cloud)), (1, 1), "{heard:?}");
+    }
 }
 
 #[test]
@@ -136,11 +139,10 @@ fn a_successor_with_another_request_for_the_same_claim_finds_the_machine_of_the_
         ..CloudFaults::default()
     };
     let (mut scene, cloud) = scene(false, faults);
-    let pools = "/apis/karpenter.sh/v1/nodepools/default";
-    let mut pool = scene.get(pools).unwrap();
+    let mut pool = scene.get(POOL).unwrap();
     // Prices of spot machines change by the second, and with them the request.
     pool["spec"]["template"]["spec"]["requirements"][0]["values"] = json!(["spot"]);
-    scene.patch(pools, &json!({"spec": {"template": {"spec": pool["spec"]["template"]["spec"]}}}));
+    scene.patch(POOL, &json!({"spec": {"template": {"spec": pool["spec"]["template"]["spec"]}}}));
     deploy(&mut scene, 1);
     scene.run_until("a machine is bought", 60, |_| n_machines(&cloud) == 1);
     scene.restart();
@@ -150,43 +152,50 @@ fn a_successor_with_another_request_for_the_same_claim_finds_the_machine_of_the_
 
 #[test]
 fn a_pod_watch_frozen_for_twice_the_limit_ends_no_node_and_recovers_by_itself() {
-    let (mut scene, cloud) = scene(false, CloudFaults::default());
-    deploy(&mut scene, 2);
-    scene.run_until("they run", 300, |scene| n_running(scene) == 2);
-    scene.freeze("pods", 600);
-    // Their successors are not seen, and the nodes that they are on look like something else.
-    for pod in scene.pods() {
-        scene.delete(&format!("/api/v1/namespaces/default/pods/{}", name(&pod)));
+    let (mut scene, cloud, claim) = with_an_unseen_pod("1h");
+    scene.run_until("it is stale", 400, |scene| scene.is_stale(0));
+    scene.patch(POOL, &json!({"spec": {"disruption": {"consolidateAfter": "0s"}}}));
+    for _ in 0..10 {
+        scene.run_for(30);
+        let claims = scene.claims();
+        assert!(claims.len() == 1 && claims[0]["metadata"]["deletionTimestamp"].is_null(), "a full node goes");
+        assert_eq!((n_running(&scene), n_machines(&cloud), scene.is_stale(0)), (1, 1, true));
     }
-    scene.run_until("they run again", 60, |scene| n_running(scene) == 2);
-    scene.run_for(330);
-    assert!(scene.is_stale(0));
-    scene.run_for(200);
-    assert_eq!((n_running(&scene), n_machines(&cloud)), (2, 2));
-    scene.run_until("it is trusted again", 400, |scene| !scene.is_stale(0));
-    scene.run_for(60);
-    assert_eq!((n_running(&scene), n_machines(&cloud)), (2, 2));
+    scene.run_until("it is trusted again", 600, |scene| !scene.is_stale(0));
+    scene.run_for(120);
+    assert_eq!((n_running(&scene), n_machines(&cloud)), (1, 1));
+    assert_eq!(name(&scene.claims()[0]), claim);
+    assert_eq!(scene.breaches(), &[] as &[String]);
+}
+
+/// Leaders fall asleep in the midst of work, and others take over; what was sent without a lease, and how it came out.
+fn sleepers() -> (Vec<String>, bool) {
+    let (mut scene, _) = scene(true, CloudFaults::default());
+    scene.add_process();
+    scene.run_until("somebody leads", 60, |scene| scene.leader().is_some());
+    deploy(&mut scene, 0);
+    for round in 1..6 {
+        let leader = scene.leader().unwrap();
+        scene.patch(DEPLOYMENT, &json!({"spec": {"replicas": round}}));
+        scene.run_for(round);
+        scene.put_to_sleep(leader, 25);
+        scene.run_for(40);
+        scene.run_until("somebody leads again", 60, |scene| scene.leader().is_some());
+    }
+    scene.run_until("they run", 300, |scene| n_running(scene) == 5);
+    let is_held_back = scene.trace().iter().any(|line| line.contains("does not send"));
+    (scene.breaches().to_vec(), is_held_back)
 }
 
 #[test]
 fn nothing_is_sent_by_a_process_that_wakes_when_another_one_leads() {
-    let (mut scene, _) = scene(true, CloudFaults::default());
-    scene.add_process();
-    scene.run_until("somebody leads", 60, |scene| scene.leader().is_some());
-    for round in 1..6 {
-        let leader = scene.leader().unwrap();
-        if round == 1 {
-            deploy(&mut scene, 1);
-        } else {
-            scene.patch(DEPLOYMENT, &json!({"spec": {"replicas": round}}));
-        }
-        scene.run_for(round);
-        scene.put_to_sleep(leader, 25);
-        scene.run_for(40);
-        assert_eq!(scene.breaches(), &[] as &[String], "round {round}");
-        scene.run_until("somebody leads again", 60, |scene| scene.leader().is_some());
-    }
-    scene.run_until("they run", 300, |scene| n_running(scene) == 5);
+    let (breaches, is_held_back) = sleepers();
+    assert_eq!(breaches, [] as [String; 0]);
+    assert!(is_held_back, "it had something to send");
+    plant(Some(Bug::UnfencedErrand));
+    let (breaches, _) = sleepers();
+    plant(None);
+    assert!(breaches.iter().any(|breach| breach.starts_with("unfenced: ")), "without the fence: {breaches:?}");
 }
 
 #[test]

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use kerf_api::NodePool;
+use kerf_e2e::proxy::Proxy;
 use serde_json::{Value, json};
 
 use crate::scene::{is_true, name, text};
-use crate::stage::{NODES, Stage};
+use crate::stage::{NODE_CLAIMS, NODES, Stage};
 use crate::tests;
 
 tests!(
@@ -17,8 +18,30 @@ tests!(
     d4_11_pods_that_avoid_their_like_get_a_node_each,
     a_rogue_who_taints_every_new_node_is_not_followed_without_end,
     a_rogue_is_not_followed_without_end_where_empty_nodes_stay_for_a_while,
-    an_overlay_says_that_it_is_in_force,
+    an_overlay_says_that_it_is_in_force
+    ; alone a_claim_whose_creation_was_answered_to_nobody_is_made_once
 );
+
+fn a_claim_whose_creation_was_answered_to_nobody_is_made_once(stage: &Stage<'_>) {
+    let proxy = Proxy::start(stage.address()).unwrap();
+    let kubeconfig = proxy.kubeconfig(stage.operators_kubeconfig(), stage.folder()).unwrap();
+    stage.with_operator(&[("KUBECONFIG", kubeconfig.to_str().unwrap())], || {
+        stage.add_pool(|_| {});
+        // No watch tells of it, either.
+        proxy.freeze(NODE_CLAIMS);
+        proxy.lose_answer("POST", NODE_CLAIMS);
+        stage.add_deployment("inflate", 1, |_| {});
+        stage.wait_for("the claim", || {
+            assert!(stage.claims().len() <= 1, "bought twice");
+            stage.claims().len() == 1
+        });
+        let claim = name(&stage.claims()[0]);
+        stage.wait_until_running("inflate", 1);
+        assert!(proxy.has_lost_it());
+        assert_eq!(stage.claims().iter().map(name).collect::<Vec<_>>(), [claim]);
+        proxy.thaw();
+    });
+}
 
 fn an_overlay_says_that_it_is_in_force(stage: &Stage<'_>) {
     const OVERLAYS: &str = "/apis/karpenter.sh/v1alpha1/nodeoverlays";

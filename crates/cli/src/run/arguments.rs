@@ -83,8 +83,8 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) pause_disruption: Option<bool>,
 
-    /// When more than so many nodes, and more than 30 % of them, look empty, gone or expired within two minutes, removing them waits for
-    /// a fresh answer [default: 20, the least].
+    /// When more than so many nodes, and more than 30 % of them, look empty, gone, expired or unclaimed within two minutes, removing them
+    /// waits for a fresh answer [default: 20, the least].
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     pub(crate) brake_above_nodes: Option<i64>,
 

@@ -7,7 +7,7 @@ use crate::explain::page;
 use crate::output;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use kerf_controllers::limits::BRAKE_NODES;
+use kerf_controllers::limits::{BRAKE_NODES, STALE_AFTER_MOST};
 use kerf_controllers::{Gates, Options, Rebalance};
 use kerf_mirror::{LabelRules, MirrorSettings, View};
 use kerf_model::{Binder, MinValuesPolicy, PreferencePolicy, ReservedMode, Spread, Text};
@@ -250,8 +250,8 @@ fn brake(nodes: i64) -> anyhow::Result<usize> {
 /// A watch must have time for its own sign of life.
 fn stale_after(millis: i64) -> anyhow::Result<u64> {
     match u64::try_from(millis) {
-        Ok(millis) if millis >= 5_000 => Ok(millis),
-        _ => bail!("--watch-stale-after (WATCH_STALE_AFTER) is shorter than 5s: give 5s or more, 5m if in doubt"),
+        Ok(ms) if ms >= 5_000 && u128::from(ms) <= STALE_AFTER_MOST.as_millis() => Ok(ms),
+        _ => bail!("--watch-stale-after (WATCH_STALE_AFTER) is {millis} ms: give 5s to 10m, 5m if in doubt"),
     }
 }
 

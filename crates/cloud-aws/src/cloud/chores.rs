@@ -3,12 +3,12 @@
 use super::Inner;
 use crate::advice::Optional;
 use crate::chores::{figures, reservations};
-use crate::instances::is_released;
+use crate::instances::{is_ending, is_released};
 use crate::settings::Settings;
 use crate::wire::Failure;
 use futures_util::future::{join, join_all};
 use kerf_cloud::{Chore, ChoreAsk, ChoreReport, CloudError, InUse, PoolInUse, Sample};
-use kerf_model::{InstanceType, Text};
+use kerf_model::InstanceType;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -35,8 +35,6 @@ const GROWN_UP_MS: i64 = 30_000;
 const EARLY_COLLECTIONS: u32 = 20;
 const EARLY: Duration = Duration::from_secs(10);
 const LATER: Duration = Duration::from_secs(120);
-/// As many instances are ended at a time.
-const ENDED_AT_ONCE: usize = 100;
 /// A feature that AWS denies is tried again after this.
 const DENIED: Duration = Duration::from_secs(300);
 
@@ -176,8 +174,8 @@ impl Inner {
         Ok(arn)
     }
 
-    /// Instances of ours that no claim knows are ended, and their nodes with them; claims whose instance a person took over by
-    /// removing its tag are let go.
+    /// Asks for the end of instances of ours that no claim knows, and for claims to be let go whose instance a person took over by
+    /// removing its tag.
     ///
     /// Assumptions: the claims were read before the instances are. A claim made in between has an instance that is younger than
     /// what is ended here, and this process knows whom it launched what for.
@@ -187,33 +185,16 @@ impl Inner {
         let held: BTreeSet<&str> =
             in_use.claims.iter().filter_map(|claim| claim.provider_id.as_deref()).map(id_of).collect();
         let claims: BTreeSet<&str> = in_use.claims.iter().map(|claim| claim.name.as_str()).collect();
-        // Those that are ending already are told of again, for the sake of their nodes.
         let orphans = listed.iter().filter(|instance| {
             let is_old = now_ms - instance.launched_ms > GROWN_UP_MS;
             is_old && !held.contains(instance.id.as_str()) && !claims.contains(&*self.instances.claim_of(instance))
         });
-        let orphans: Vec<Text> =
-            orphans.map(|instance| crate::instances::ProviderId::format(&instance.zone, &instance.id)).collect();
-        let mut report = ChoreReport::default();
-        for some in orphans.chunks(ENDED_AT_ONCE) {
-            let answers = join_all(some.iter().map(|id| self.instances.end(id))).await;
-            for (provider_id, answer) in some.iter().zip(answers) {
-                match answer {
-                    Ok(()) => {
-                        tracing::info!(
-                            controller = GARBAGE,
-                            "provider-id" = &**provider_id,
-                            "ended an instance that no nodeclaim knows"
-                        );
-                        report.asks.push(ChoreAsk::EndNode { provider_id: provider_id.clone() });
-                    }
-                    Err(error) if error.is_not_found() => {}
-                    Err(error) => {
-                        tracing::error!(controller = GARBAGE, "provider-id" = &**provider_id, error = %error, "ending an instance that no nodeclaim knows");
-                    }
-                }
-            }
-        }
+        let asks = orphans.map(|instance| ChoreAsk::EndMachine {
+            provider_id: crate::instances::ProviderId::format(&instance.zone, &instance.id),
+            // Told of again for the sake of its node.
+            is_ending: is_ending(&instance.state),
+        });
+        let mut report = ChoreReport { asks: asks.collect(), ..ChoreReport::default() };
         report.asks.extend(self.releases(in_use, &listed.iter().map(|instance| instance.id.as_str()).collect()).await);
         let n_before = self.n_collections.fetch_add(1, Ordering::Relaxed);
         report.again_after = Some(if n_before < EARLY_COLLECTIONS { EARLY } else { LATER });

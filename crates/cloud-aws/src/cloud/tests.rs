@@ -50,6 +50,14 @@ fn reference(id: &str) -> InstanceRef {
 }
 
 #[test]
+fn what_ends_or_deletes_something_is_called_so() {
+    let (_, _, cloud) = stage();
+    let chores = CloudProvider::chores(&*cloud);
+    let collecting: Vec<&str> = chores.iter().filter(|chore| chore.collects).map(|chore| chore.name).collect();
+    assert_eq!(collecting, ["instance.garbagecollection", "instanceprofile.garbagecollection"]);
+}
+
+#[test]
 fn an_instance_is_compared_with_the_image_for_its_own_type() {
     let (aws, clock, cloud) = stage();
     let arch = |name: &str| json!([{"key": "kubernetes.io/arch", "operator": "In", "values": [name]}]);

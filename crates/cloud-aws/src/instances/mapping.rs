@@ -36,10 +36,15 @@ pub fn as_instance(ec2: &Ec2Instance, it: Option<&InstanceType>, claim: Text, se
         annotations: Default::default(),
         capacity: it.map(|it| present(it.capacity.clone())).unwrap_or_default().into(),
         allocatable: it.map(|it| present(allocatable(it))).unwrap_or_default().into(),
-        is_ending: ["shutting-down", "terminated"].contains(&ec2.state.as_str()),
+        is_ending: is_ending(&ec2.state),
         sold_out: Vec::new(),
         created_ms: ec2.launched_ms,
     }
+}
+
+/// Whether EC2 ends an instance in such a state, or has ended it.
+pub fn is_ending(state: &str) -> bool {
+    matches!(state, "shutting-down" | "terminated")
 }
 
 /// Spot is known by its request, reserved by what it may use, and only while reservations are in use at all.

@@ -269,7 +269,7 @@ fn in_use(stage: &Stage, instances: &[&Instance]) -> Arc<InUse> {
 }
 
 #[test]
-fn an_instance_that_no_claim_knows_is_ended_once_it_is_half_a_minute_old() {
+fn the_end_of_an_instance_that_no_claim_knows_is_asked_for_once_it_is_half_a_minute_old() {
     let stage = stage();
     let kept = stage.launch(stage.order("kept", &EITHER)).unwrap();
     let orphan = stage.launch(stage.order("orphan", &EITHER)).unwrap();
@@ -281,10 +281,14 @@ fn an_instance_that_no_claim_knows_is_ended_once_it_is_half_a_minute_old() {
     assert_eq!(states(), ["running", "running"]);
     stage.clock.advance(Duration::from_secs(11));
     let report = collect();
-    assert_eq!(report.asks, [ChoreAsk::EndNode { provider_id: orphan.provider_id.clone() }]);
-    assert_eq!(states(), ["running", "terminated"]);
+    let asked = |is_ending| ChoreAsk::EndMachine { provider_id: orphan.provider_id.clone(), is_ending };
+    assert_eq!(report.asks, [asked(false)]);
+    assert_eq!(states(), ["running", "running"], "that is the operator's to do, who knows its Node");
+    stage.wait(stage.cloud.terminate(reference(&orphan))).unwrap();
+    stage.aws.account().instances[1].state = "shutting-down".to_owned();
+    assert_eq!(collect().asks, [asked(true)], "for the sake of its Node");
     assert_eq!(report.again_after, Some(Duration::from_secs(10)));
-    for _ in 0..19 {
+    for _ in 0..18 {
         collect();
     }
     assert_eq!(collect().again_after, Some(Duration::from_secs(120)), "in order by now");

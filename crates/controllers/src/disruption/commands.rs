@@ -62,6 +62,10 @@ impl Commands {
 
     /// Lets a node return to normal.
     pub fn give_back(&mut self, claim: &Text, node: &Text) {
+        #[cfg(feature = "planted")]
+        if crate::planted::has(crate::planted::Bug::ForgottenRollback) {
+            return self.release(claim);
+        }
         self.put(claim, node, Stage::GivingBack);
     }
 

@@ -56,6 +56,9 @@ impl Look<'_, '_, '_> {
         let Some(id) = claim_provider_id(self.claim).filter(|_| self.conditions().is_true(REGISTERED)) else {
             return false;
         };
+        if let Some(waits) = self.waits_for_unreadable_node() {
+            return waits;
+        }
         let nodes = self.desk.world.nodes_of(id);
         if let Some(node) = nodes.iter().find(|node| node.metadata.deletion_timestamp.is_none()) {
             let (name, uid) = (node.metadata.name.clone().unwrap_or_default(), node.metadata.uid.clone());
@@ -63,6 +66,24 @@ impl Look<'_, '_, '_> {
             self.doing = Some(Doing::DeleteNode);
         }
         !nodes.is_empty()
+    }
+
+    /// A Node that cannot be read, nobody can drain, whatever is known of it from before. It is waited for until the claim's time is over.
+    /// None when it can be read.
+    fn waits_for_unreadable_node(&mut self) -> Option<bool> {
+        let (name, why) = self.desk.world.unreadable_node_of(self.claim)?;
+        let annotations = self.claim.metadata.annotations.as_ref();
+        let deadline = annotations.and_then(|all| all.get(TERMINATION_TIMESTAMP)?.parse::<jiff::Timestamp>().ok());
+        let until = deadline.map(|deadline| UnixMillis(deadline.as_millisecond()));
+        let now = self.desk.now;
+        if until.is_some_and(|until| until <= now) {
+            return Some(false);
+        }
+        self.again = earlier(self.again, earlier(until, Some(UnixMillis(now.0.saturating_add(ASK_EVERY_MS)))));
+        let text = format!("Node {name} cannot be read, and so not be drained: {why}");
+        let about = About::of(NODE_CLAIMS, &self.claim.metadata);
+        self.desk.event(Event::warning(about, "FailedDraining", text));
+        Some(true)
     }
 
     /// Whether the machine is gone, or never was. Otherwise asks for its end.

@@ -6,9 +6,9 @@ use crate::conditions::Conditions;
 use kerf_model::UnixMillis;
 
 /// A cloud that has not answered by then will hardly do so; the pods have waited long enough for another choice.
-const LAUNCH_MS: i64 = 5 * 60_000;
+pub(crate) const LAUNCH_MS: i64 = 5 * 60_000;
 /// A machine boots and joins within minutes; after this its configuration or its network is wrong.
-const REGISTRATION_MS: i64 = 15 * 60_000;
+pub(crate) const REGISTRATION_MS: i64 = 15 * 60_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Judgement {

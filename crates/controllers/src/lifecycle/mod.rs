@@ -20,7 +20,7 @@ mod finalize;
 mod initialize;
 mod late_labels;
 mod launch;
-mod liveness;
+pub(crate) mod liveness;
 mod register;
 mod release;
 pub mod removal;
@@ -250,8 +250,11 @@ impl Duty for Lifecycle {
                 }
                 tell(doing, &claim, desk);
                 // Whose finalizer is off has nothing left to do; the watch will say that it is gone.
-                if doing != Doing::RemoveFinalizer {
-                    self.queue.add(key.clone());
+                match doing {
+                    Doing::RemoveFinalizer => {}
+                    // An answer that cannot be read shows us no end of the Node, and what is not seen would be asked for at once.
+                    Doing::DeleteNode => self.queue.add_at(key.clone(), UnixMillis(desk.now.0 + CONFLICT_MS)),
+                    _ => self.queue.add(key.clone()),
                 }
             }
             Outcome::Api(Err(failure)) => {

@@ -313,7 +313,7 @@ families! {
     DISRUPTION_STANDSTILL = "kerf_disruption_standstill" gauge [what, reason]
         "1 for each voluntary way to remove nodes that stands still, by reason: paused, stale, unreadable or brake.";
     DISRUPTION_BRAKES_TOTAL = "kerf_disruption_brakes_total" counter [looks]
-        "How often so many nodes looked empty, gone or expired at once that removing them waited for a fresh answer.";
+        "How often so many nodes looked empty, gone, expired or unclaimed at once that removing them waited for a fresh answer.";
     DEFECTS_TOTAL = "kerf_defects_total" counter [controller]
         "Panics that were held, by where they happened.";
     QUARANTINED_OBJECTS = "kerf_quarantined_objects" gauge [controller]

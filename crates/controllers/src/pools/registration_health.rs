@@ -13,6 +13,7 @@ use crate::conditions::{Conditions, NODE_CLAIM, Status};
 use crate::desk::Desk;
 use crate::duty::Duty;
 use crate::errand::Outcome;
+use crate::lifecycle::liveness::{LAUNCH_MS, REGISTRATION_MS};
 use crate::queue::Queue;
 use crate::world::{Change, World};
 use kerf_api::labels::NODE_POOL;
@@ -29,8 +30,6 @@ const REMEMBERED: usize = 4;
 const NEWS_MAX: usize = 64;
 /// So many failures among them are too many.
 const FAILURES_MAX: usize = 2;
-const LAUNCH_TIMEOUT_MS: i64 = 5 * 60_000;
-const REGISTRATION_TIMEOUT_MS: i64 = 15 * 60_000;
 
 pub struct RegistrationHealth {
     queue: Queue<Text>,
@@ -209,11 +208,11 @@ fn fate(before: &NodeClaim, after: &NodeClaim) -> Option<Fate> {
         return None;
     }
     let waited = |kind: &str| is.since(kind).map_or(0, |since| deleted.0.as_millisecond() - since.0);
-    if !is.is_true("Launched") && waited("Launched") >= LAUNCH_TIMEOUT_MS {
+    if !is.is_true("Launched") && waited("Launched") >= LAUNCH_MS {
         let launched = is.get("Launched")?;
         return Some(Fate::GivenUp { reason: launched.reason.clone(), message: launched.message.clone() });
     }
-    (waited("Registered") >= REGISTRATION_TIMEOUT_MS).then(|| Fate::GivenUp {
+    (waited("Registered") >= REGISTRATION_MS).then(|| Fate::GivenUp {
         reason: "RegistrationFailed".to_owned(),
         message: "Failed to register node".to_owned(),
     })

@@ -27,7 +27,7 @@ use crate::supply::CloudSupply;
 use crate::world::{Change, World};
 use crate::write;
 use kerf_mirror::{PodState, WaitsFor};
-use kerf_model::{Plan, PodId, Report, Revision, Snapshot, Text, UnixMillis, Why};
+use kerf_model::{Plan, PodId, PoolName, Report, Revision, Snapshot, Text, UnixMillis, Why};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use window::{Window, Workload};
@@ -41,7 +41,7 @@ const AFTER_FAILURE_MS: i64 = 100;
 /// Between two tries to create a claim of which nobody knows whether it is there.
 const UNANSWERED_MS: (i64, i64) = (1_000, 8_000);
 /// How often nobody answers before it is given up, and the next plan counts what there is.
-const UNANSWERED_MAX: usize = 5;
+const UNANSWERED_MAX: u32 = 5;
 /// How long the same refusal is not told again.
 const REFUSAL_QUIET_MS: i64 = 300_000;
 
@@ -52,7 +52,7 @@ pub struct Provisioning {
     /// The thought that is being thought.
     pending: Option<Pending>,
     /// Claims whose creation has not been answered.
-    creating: BTreeMap<Text, Creating>,
+    creating: BTreeMap<Text, ApiCall>,
     /// Those of them that are asked about again, and when.
     again: Queue<Text>,
     /// What the last thought saw, and when to look again although no pod is new.
@@ -63,14 +63,8 @@ pub struct Provisioning {
     gone: Vec<Text>,
     /// When a pod was last bound: while kube-scheduler is busy with a backlog, nobody knows what will be left of it.
     last_bound: UnixMillis,
-    /// Whoever made a thought panic.
+    /// Pods and pools that made a thought panic.
     quarantine: Quarantine,
-}
-
-/// A claim that is being created.
-struct Creating {
-    call: ApiCall,
-    n_unanswered: usize,
 }
 
 struct Pending {
@@ -132,6 +126,9 @@ impl Duty for Provisioning {
                 if is_bound && before.as_ref().is_none_or(|pod| !pod.is_bound()) {
                     self.settled.push(id.clone());
                 }
+                if after.is_none() {
+                    self.quarantine.forget(&Poison::Pod(id.clone()));
+                }
             }
             // Pods of a node that goes want another place.
             Change::Node { name, before, after } => {
@@ -161,6 +158,7 @@ impl Duty for Provisioning {
                 };
                 if generation(before) != generation(after) {
                     self.window.trigger(&format!("pool/{name}").into());
+                    self.quarantine.forget(&Poison::Pool(PoolName(name.clone())));
                 }
             }
             Change::Class { class, .. } => self.window.trigger(&format!("class/{}", class.name).into()),
@@ -189,6 +187,7 @@ impl Duty for Provisioning {
             desk.nominations.withdraw(&claim);
         }
         desk.nominations.tidy(now);
+        desk.metrics.set(&families::QUARANTINED_OBJECTS, &[self.name()], self.quarantine.len(now) as f64);
         self.window.settle(now);
         if std::mem::take(&mut self.has_just_begun) {
             // Pods that waited before we came have had their company.
@@ -196,8 +195,8 @@ impl Duty for Provisioning {
             self.window.is_quiet_since(newest.unwrap_or(now));
         }
         for claim in self.again.take_due(now) {
-            if let Some(creating) = self.creating.get(&claim) {
-                desk.call(&claim, creating.call.clone());
+            if let Some(call) = self.creating.get(&claim) {
+                desk.call(&claim, call.clone());
             }
         }
         if !desk.world.is_synced() || self.pending.is_some() || !self.creating.is_empty() {
@@ -347,8 +346,7 @@ impl Provisioning {
         for launch in &steps.launches {
             let Some(pool) = desk.world.pools.get(&launch.pool.0).cloned() else { continue };
             let Some(call) = apply::create(launch, &pool, &snapshot, overlaid.get(&launch.pool)) else { continue };
-            let creating = Creating { call: call.clone(), n_unanswered: 0 };
-            self.creating.insert(launch.claim.0.clone(), creating);
+            self.creating.insert(launch.claim.0.clone(), call.clone());
             apply::promise(desk, &launch.claim.0, &launch.for_pods, &snapshot);
             desk.call(&launch.claim.0, call);
         }
@@ -362,16 +360,14 @@ impl Provisioning {
     /// Whether a claim may be there although its creation was not answered well: then it is asked about again, under the same name, and
     /// nothing is planned before it is known. A plan that counts neither it nor what it was for would buy twice.
     fn may_be_there(&mut self, desk: &mut Desk<'_>, key: &Text, failure: &ApiFailure) -> bool {
-        let Some(creating) = self.creating.get_mut(key) else { return false };
-        if creating.call.method == "POST" && failure.already_exists() {
+        let Some(call) = self.creating.get_mut(key) else { return false };
+        if call.method == "POST" && failure.already_exists() {
             // It is ours: nobody else gives such names. The answer brings it into the world, whenever the watch does.
-            creating.call = write::get(NODE_CLAIMS.path("", key));
-            desk.call(key, creating.call.clone());
+            *call = write::get(NODE_CLAIMS.path("", key));
+            desk.call(key, call.clone());
             return true;
         }
-        let is_unknown = (failure.status == 0 && !failure.is_not_sent()) || failure.status == 504;
-        creating.n_unanswered += 1;
-        if !is_unknown || creating.n_unanswered > UNANSWERED_MAX {
+        if !failure.may_be_done() || self.again.n_failures(key) >= UNANSWERED_MAX {
             return false;
         }
         self.again.retry(key.clone(), desk.now);
@@ -402,7 +398,7 @@ impl Provisioning {
         }
     }
 
-    /// Leaves out of the next thoughts who made this one panic.
+    /// Leaves out of the next thoughts the pods and pools that made this one panic.
     fn keep_out(&mut self, poison: Vec<Poison>, defect: &Defect, desk: &mut Desk<'_>) {
         let name = "provisioner";
         desk.metrics.add(&families::DEFECTS_TOTAL, &[name], 1.0);
@@ -419,7 +415,6 @@ impl Provisioning {
                 desk.event(Event::warning(about, "Quarantined", crate::events::cut(words)));
             }
         }
-        desk.metrics.set(&families::QUARANTINED_OBJECTS, &[name], self.quarantine.len(desk.now) as f64);
         self.window.again_at(UnixMillis(desk.now.0 + AFTER_DEFECT_MS));
     }
 

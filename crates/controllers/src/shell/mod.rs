@@ -187,18 +187,18 @@ impl Shell {
                     tokio::select! {
                         biased;
                         why = &mut keep => Err(Stopped::NotLeading { why }),
-                        () = self.finish() => Ok(()),
+                        has_ended = self.finish() => Ok(has_ended),
                     }
                 }
             }
         };
         watches.shutdown().await;
-        if outcome.is_ok()
-            && let Some(election) = &mut election
-        {
+        // What is still under way may go on at its other end: then a successor waits for as long as for one that died.
+        let has_ended = outcome?;
+        if has_ended && let Some(election) = &mut election {
             election.release().await;
         }
-        outcome
+        Ok(())
     }
 
     fn watch(&self, watches: &mut JoinSet<()>, sources: Vec<Source>) {
@@ -217,17 +217,19 @@ impl Shell {
         }
     }
 
-    /// No new decisions; what is under way may end.
-    async fn finish(&mut self) {
+    /// No new decisions; what is under way may end. Answers whether it has.
+    async fn finish(&mut self) -> bool {
         tracing::info!("stopping: waiting for what is under way");
         let under_way = async {
             self.handle.say(Message::Rest).await;
             // Every errand holds a sender of this channel, and so does the seat until it rests: it closes with the last of them.
             self.errands_ended.recv().await
         };
-        if tokio::time::timeout(GRACE, under_way).await.is_err() {
+        let has_ended = tokio::time::timeout(GRACE, under_way).await.is_ok();
+        if !has_ended {
             tracing::warn!(seconds = GRACE.as_secs(), "stopping although errands are still under way");
         }
+        has_ended
     }
 }
 

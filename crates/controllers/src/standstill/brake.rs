@@ -1,4 +1,4 @@
-//! The brake: when very many nodes look empty, gone or expired at once, it is more likely that we see badly than that it is so.
+//! The brake: when very many nodes look empty, gone, expired or unclaimed at once, it is more likely that we see badly than that it is so.
 //!
 //! ```text
 //! who takes nodes away ─▶ note: these look so ─▶ more than the limit within two minutes? ─▶ pulled: six ways to remove nodes stand still
@@ -23,16 +23,19 @@ pub enum Looks {
     Empty,
     Gone,
     Expired,
+    /// Machines of which no claim is known.
+    Unclaimed,
 }
 
 impl Looks {
-    pub const ALL: [Self; 3] = [Self::Empty, Self::Gone, Self::Expired];
+    pub const ALL: [Self; 4] = [Self::Empty, Self::Gone, Self::Expired, Self::Unclaimed];
 
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Empty => "empty",
             Self::Gone => "gone",
             Self::Expired => "expired",
+            Self::Unclaimed => "unclaimed",
         }
     }
 
@@ -42,11 +45,12 @@ impl Looks {
             Self::Empty => "a fresh list of pods",
             Self::Gone => "a fresh list of instances",
             Self::Expired => "the API server's own clock",
+            Self::Unclaimed => "a fresh list of instances and NodeClaims",
         }
     }
 }
 
-/// What is known of nodes that look some way, by claim.
+/// What is known of nodes that look some way, by claim; of machines without one, by their provider's id.
 #[derive(Debug, Default)]
 pub struct Brake {
     looks: BTreeMap<Looks, Suspicion>,
@@ -114,7 +118,7 @@ impl Brake {
             return false;
         }
         let n_suspects = it.suspects.len();
-        it.pulled = Some(Pulled { looks, n_suspects, n_nodes, limit, objection: None });
+        it.pulled = Some(Pulled { looks, n_suspects, n_nodes: n_nodes.max(n_suspects), limit, objection: None });
         true
     }
 

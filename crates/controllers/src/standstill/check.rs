@@ -5,6 +5,7 @@
 //! | empty | the API server, for all pods, page by page | nobody is listed on a node that still looks empty |
 //! | gone | the cloud, for all instances | none of the machines is listed |
 //! | expired | the API server, what time it is (an event that it does not store) | their time is over by its clock, too |
+//! | unclaimed | the cloud, for all instances; then the API server, for all `NodeClaim`s | none of the machines has a claim, and some other has one, or a Node: a cloud account or a name of a cluster that is another's has none |
 
 use super::brake::Looks;
 use crate::conditions::time;
@@ -17,7 +18,7 @@ use crate::limits::{
 };
 use crate::moment::millis;
 use crate::queue::{Queue, earlier};
-use crate::resource::{EVENTS, PODS};
+use crate::resource::{EVENTS, NODE_CLAIMS, PODS, Resource};
 use crate::upkeep::expires;
 use crate::watcher::escaped;
 use crate::world::{Change, World, claim_provider_id};
@@ -29,6 +30,8 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 const NAME: &str = "disruption.brake";
+const NO_LIST: &str = "its answer is no list";
+const ENDLESS: &str = "its list has no end";
 
 /// Nothing is removed before the answers to these.
 pub struct Check {
@@ -37,6 +40,7 @@ pub struct Check {
     /// When the answer that is under way was asked for.
     asked: BTreeMap<Looks, UnixMillis>,
     pods: Pods,
+    claims: Claims,
 }
 
 /// A fresh list of pods.
@@ -57,12 +61,23 @@ struct Found {
     version: u64,
 }
 
+/// A fresh list of claims, and the machines that were listed before it.
+#[derive(Debug, Default)]
+struct Claims {
+    machines: BTreeSet<Text>,
+    n_pages: usize,
+    /// Whose machine no claim seemed to know.
+    found: Vec<Text>,
+    n_known: usize,
+}
+
 impl Default for Check {
     fn default() -> Self {
         Self {
             queue: Queue::new(millis(BRAKE_AGAIN_FIRST), millis(BRAKE_AGAIN_MOST)),
             asked: BTreeMap::new(),
             pods: Pods::default(),
+            claims: Claims::default(),
         }
     }
 }
@@ -87,7 +102,12 @@ impl Duty for Check {
                 self.ask(looks, desk);
             }
         }
+        let was_pulled = desk.brake.pulled().is_some();
         self.weigh(desk);
+        if was_pulled && desk.brake.pulled().is_none() {
+            // Whoever waits for it has worked already in this round.
+            return Some(desk.now);
+        }
         earlier(self.queue.next(), self.pods.weighed_until)
     }
 
@@ -97,6 +117,12 @@ impl Duty for Check {
         };
         match (looks, outcome) {
             (Looks::Empty, Outcome::Api(Ok(page))) => self.took_page(page, desk),
+            (Looks::Unclaimed, Outcome::Cloud(Ok(CloudAnswer::Listed(instances)))) => {
+                let machines = instances.into_iter().map(|it| it.provider_id).collect();
+                self.claims = Claims { machines, ..Claims::default() };
+                desk.call(key, write::get(page(NODE_CLAIMS, None)));
+            }
+            (Looks::Unclaimed, Outcome::Api(Ok(page))) => self.took_claims(page, desk),
             (Looks::Gone, Outcome::Cloud(Ok(CloudAnswer::Listed(instances)))) => {
                 let listed: BTreeSet<&str> =
                     instances.iter().filter(|it| !it.is_ending).map(|it| &*it.provider_id).collect();
@@ -138,9 +164,9 @@ impl Check {
         match looks {
             Looks::Empty => {
                 self.pods = Pods::default();
-                desk.call(&key, write::get(page(None)));
+                desk.call(&key, write::get(page(PODS, None)));
             }
-            Looks::Gone => desk.ask_cloud(&key, CloudCall::List),
+            Looks::Gone | Looks::Unclaimed => desk.ask_cloud(&key, CloudCall::List),
             Looks::Expired => desk.call(&key, what_time_is_it(desk.now)),
         }
     }
@@ -180,21 +206,53 @@ impl Check {
             })
             .collect();
         let claims: BTreeMap<&str, &Text> = claims.iter().map(|(claim, node)| (&**node, *claim)).collect();
-        let items = match answer["items"].take() {
-            Value::Array(items) => items,
-            _ => return self.judged(Looks::Empty, Some("its answer is no list".to_owned()), desk),
+        let Value::Array(items) = answer["items"].take() else {
+            return self.judged(Looks::Empty, Some(NO_LIST.to_owned()), desk);
         };
         for item in items {
             let Some(claim) = item["spec"]["nodeName"].as_str().and_then(|node| claims.get(node)) else { continue };
             self.pods.found.extend(found(claim, item));
         }
         self.pods.n_pages += 1;
-        match answer["metadata"]["continue"].as_str().filter(|token| !token.is_empty()) {
+        match next_page(&answer) {
             Some(_) if self.pods.n_pages >= LIST_PAGES_MAX => {
-                self.judged(Looks::Empty, Some("its list has no end".to_owned()), desk);
+                self.judged(Looks::Empty, Some(ENDLESS.to_owned()), desk);
             }
-            Some(token) => desk.call(&Looks::Empty.as_str().into(), write::get(page(Some(token)))),
+            Some(token) => desk.call(&Looks::Empty.as_str().into(), write::get(page(PODS, Some(token)))),
             None => self.pods.weighed_until = Some(UnixMillis(desk.now.0 + millis(BRAKE_CATCH_UP))),
+        }
+    }
+
+    fn took_claims(&mut self, mut answer: Value, desk: &mut Desk<'_>) {
+        let looks = Looks::Unclaimed;
+        let Value::Array(items) = answer["items"].take() else {
+            return self.judged(looks, Some(NO_LIST.to_owned()), desk);
+        };
+        for id in items.iter().filter_map(|item| item["status"]["providerID"].as_str()) {
+            self.claims.n_known += usize::from(self.claims.machines.contains(id));
+            if desk.brake.is_suspect(looks, id) {
+                self.claims.found.push(id.into());
+            }
+        }
+        self.claims.n_pages += 1;
+        match next_page(&answer) {
+            Some(_) if self.claims.n_pages >= LIST_PAGES_MAX => self.judged(looks, Some(ENDLESS.to_owned()), desk),
+            Some(token) => desk.call(&looks.as_str().into(), write::get(page(NODE_CLAIMS, Some(token)))),
+            None => {
+                let Claims { machines, found, n_known, .. } = std::mem::take(&mut self.claims);
+                found.iter().for_each(|id| desk.brake.clear(looks, id));
+                let objection = if !found.is_empty() {
+                    Some(format!("NodeClaims have machines {}", few(&found)))
+                } else if n_known == 0 && !machines.iter().any(|id| !desk.world.nodes_of(id).is_empty()) {
+                    let n_machines = machines.len();
+                    let words =
+                        "has a NodeClaim or a Node here: they may be another cluster's (is the cluster's name right?)";
+                    Some(format!("none of {n_machines} machines {words}"))
+                } else {
+                    None
+                };
+                self.judged(looks, objection, desk);
+            }
         }
     }
 
@@ -237,9 +295,13 @@ fn knows_newer(world: &World, found: &Found) -> bool {
     world.knows_newer(&ObjectKey { kind: Kind::Pod, class_kind: None, namespace, name }, found.version)
 }
 
-fn page(token: Option<&str>) -> String {
+fn page(of: Resource, token: Option<&str>) -> String {
     let rest = token.map(|token| format!("&continue={}", escaped(token))).unwrap_or_default();
-    format!("{}?limit={LIST_PAGE}{rest}", PODS.collection())
+    format!("{}?limit={LIST_PAGE}{rest}", of.collection())
+}
+
+fn next_page(answer: &Value) -> Option<&str> {
+    answer["metadata"]["continue"].as_str().filter(|token| !token.is_empty())
 }
 
 /// An event that is not stored, for the sake of the time that the API server writes on it.

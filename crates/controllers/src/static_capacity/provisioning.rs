@@ -1,4 +1,7 @@
 //! `static.provisioning`: claims for a static pool that has too few.
+//!
+//! When a pool is deleted, its claims go with it, and that may be heard before the pool's own end. So the API server is asked for the pool
+//! before any claim is made.
 
 use super::{RECHECK_MS, mark, replicas, tally};
 use crate::claims::{Wish, claim_for, labels_of, name_for};
@@ -8,13 +11,14 @@ use crate::errand::Outcome;
 use crate::metrics::families;
 use crate::pools::{is_ready, is_served};
 use crate::queue::Queue;
-use crate::resource::NODE_CLAIMS;
+use crate::resource::{NODE_CLAIMS, NODE_POOLS};
 use crate::world::{Change, World};
 use crate::write;
 use kerf_api::NodePool;
 use kerf_model::resources::NODES;
 use kerf_model::{Quantity, Text, UnixMillis};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 const NAME: &str = "static.provisioning";
 /// How often a pool is looked at that its limit keeps from growing.
@@ -51,8 +55,12 @@ impl Duty for Provisioning {
                 && let Some(n_wanted) = replicas(&pool)
                 && is_served(&**desk.cloud, &pool)
             {
-                let is_limited = is_ready(&pool) && self.provision(desk, &name, &pool, n_wanted);
-                let wait = if is_limited { LIMITED_RECHECK_MS } else { RECHECK_MS };
+                let missing = self.missing(desk, &name, &pool, n_wanted);
+                let key = key(&name, "");
+                if is_ready(&pool) && missing.n_claims > 0 && !desk.is_busy(&key) {
+                    desk.call(&key, write::get(NODE_POOLS.path("", &name)));
+                }
+                let wait = if is_ready(&pool) && missing.is_limited { LIMITED_RECHECK_MS } else { RECHECK_MS };
                 self.queue.add_at(name, UnixMillis(desk.now.0 + wait));
             }
         }
@@ -63,6 +71,9 @@ impl Duty for Provisioning {
         let Some((pool, claim)) = key.split_once('/').map(|(pool, claim)| (Text::from(pool), Text::from(claim))) else {
             return;
         };
+        if claim.is_empty() {
+            return self.looked(desk, &pool, outcome);
+        }
         if let Some(in_flight) = self.in_flight.get_mut(&pool) {
             in_flight.remove(&claim);
         }
@@ -87,17 +98,45 @@ impl Duty for Provisioning {
 }
 
 impl Provisioning {
-    /// Asks for the claims that are missing. Answers whether the limit forbids some.
-    fn provision(&mut self, desk: &mut Desk<'_>, name: &Text, pool: &NodePool, n_wanted: usize) -> bool {
+    /// The API server has said whether the pool is there.
+    fn looked(&mut self, desk: &mut Desk<'_>, name: &Text, outcome: Outcome) {
+        let found = match outcome {
+            Outcome::Api(Ok(found)) => found,
+            Outcome::Api(Err(failure)) if !failure.is_not_found() => {
+                let wait_ms = self.queue.retry(name.clone(), desk.now);
+                tracing::error!(controller = NAME, NodePool = %name, error = %failure, wait_ms, "reading nodepool");
+                return;
+            }
+            _ => return,
+        };
+        self.queue.succeeded(name);
+        // Another one of its name, or one that goes, is heard of by the watch.
+        let is_same = |pool: &&Arc<NodePool>| {
+            found["metadata"]["uid"].as_str() == pool.metadata.uid.as_deref()
+                && found["metadata"]["deletionTimestamp"].is_null()
+        };
+        if let Some(pool) = desk.world.pools.get(name).filter(is_same).cloned()
+            && let Some(n_wanted) = replicas(&pool)
+        {
+            self.provision(desk, name, &pool, n_wanted);
+        }
+    }
+
+    fn missing(&self, desk: &Desk<'_>, name: &Text, pool: &NodePool, n_wanted: usize) -> Missing {
         let tally = tally(desk.world, name);
-        let in_flight = self.in_flight.entry(name.clone()).or_default();
-        let missing = missing(&Count {
+        missing(&Count {
             n_wanted,
             limit: limit(pool),
-            n_active: tally.active.len() + in_flight.len(),
+            n_active: tally.active.len() + self.in_flight.get(name).map_or(0, BTreeSet::len),
             n_pending: tally.n_pending,
             n_deleting: tally.n_deleting,
-        });
+        })
+    }
+
+    /// Asks for the claims that are missing.
+    fn provision(&mut self, desk: &mut Desk<'_>, name: &Text, pool: &NodePool, n_wanted: usize) {
+        let missing = self.missing(desk, name, pool, n_wanted);
+        let in_flight = self.in_flight.entry(name.clone()).or_default();
         let names = free_names(name, pool, limit(pool), missing.n_claims, |claim| {
             desk.world.claims.contains_key(claim) || in_flight.contains(claim)
         });
@@ -107,16 +146,19 @@ impl Provisioning {
             match claim_for(pool, wish) {
                 Ok(claim) => {
                     in_flight.insert(claim_name.clone());
-                    let key: Text = format!("{name}/{claim_name}").into();
-                    desk.call(&key, write::create(NODE_CLAIMS, "", &claim));
+                    desk.call(&key(name, &claim_name), write::create(NODE_CLAIMS, "", &claim));
                 }
                 Err(error) => {
                     tracing::error!(controller = NAME, NodePool = %name, error = %error, "cannot make a nodeclaim of the template");
                 }
             }
         }
-        missing.is_limited
     }
+}
+
+/// Of an errand; without a claim it is about the pool itself.
+fn key(pool: &str, claim: &str) -> Text {
+    format!("{pool}/{claim}").into()
 }
 
 /// What is there of a pool, and what is wanted.

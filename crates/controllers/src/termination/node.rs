@@ -185,6 +185,13 @@ impl Duty for NodeTermination {
                 }
                 None
             }
+            // An answer that cannot be read shows us no end of the claim, and what is not seen would be asked for at once.
+            (Step::DeleteClaim, Outcome::Api(Ok(_))) => {
+                tell_success(step, name, desk);
+                self.queue.succeeded(name);
+                self.queue.add_at(name.clone(), UnixMillis(desk.now.0 + UNSEEN_AGAIN_MS));
+                return;
+            }
             (_, Outcome::Api(Ok(_))) => {
                 tell_success(step, name, desk);
                 None

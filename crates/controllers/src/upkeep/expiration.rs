@@ -67,8 +67,21 @@ impl Duty for Expiration {
         let is_going =
             |name: &Text| desk.world.claims.get(name).is_none_or(|claim| claim.metadata.deletion_timestamp.is_some());
         self.over.retain(|name| !is_going(name));
-        if !self.over.is_empty() && desk.may_take(Voluntary::Expiration, Looks::Expired, &self.over).is_ok() {
-            for name in std::mem::take(&mut self.over) {
+        // Clocks are set back, and lives are prolonged: such a claim's time is still to come.
+        let time_of = |name: &Text| desk.world.claims.get(name).and_then(|claim| expires(claim));
+        for name in self.over.extract_if(.., |name| time_of(name).is_none_or(|then| then > desk.now)) {
+            if let Some(then) = time_of(&name) {
+                self.queue.add_at(name.clone(), then);
+            }
+            desk.brake.clear(Looks::Expired, &name);
+        }
+        // A Node that cannot be read could not be drained.
+        let is_drainable = |claim: &Arc<NodeClaim>| desk.world.unreadable_node_of(claim).is_none();
+        let due = self.over.iter().filter(|name| desk.world.claims.get(*name).is_some_and(is_drainable));
+        let due: Vec<Text> = due.cloned().collect();
+        if !due.is_empty() && desk.may_take(Voluntary::Expiration, Looks::Expired, &due).is_ok() {
+            for name in due {
+                self.over.remove(&name);
                 let Some(claim) = desk.world.claims.get(&name).filter(|_| !desk.is_busy(&name)) else {
                     continue;
                 };

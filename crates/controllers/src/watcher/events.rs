@@ -123,7 +123,7 @@ fn parse(kind: Kind, text: &[u8]) -> Result<Object, Unreadable> {
 
 fn key(source: &Source, stub: &StubMeta<'_>) -> ObjectKey {
     let Source { kind, resource, .. } = source;
-    let class_kind = (*kind == Kind::NodeClass).then(|| format!("{}.{}", resource.kind, resource.group).into());
+    let class_kind = source.class_kind();
     let namespace = if resource.is_namespaced { stub.namespace.as_deref().unwrap_or("default") } else { "" };
     ObjectKey { kind: *kind, class_kind, namespace: namespace.into(), name: (&*stub.name).into() }
 }

@@ -48,7 +48,8 @@ use events::{Event, Page};
 use frames::{Frame, Frames};
 use kerf_cloud::CloudProvider;
 use kerf_mirror::{Kind, ObjectKey};
-use std::collections::{BTreeSet, VecDeque};
+use kerf_model::Text;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -65,6 +66,14 @@ pub struct Source {
     pub resource: Resource,
     /// Whether it counts as empty as long as the server does not know the kind.
     pub is_optional: bool,
+}
+
+impl Source {
+    /// Only for node classes, as their keys have it.
+    fn class_kind(&self) -> Option<Text> {
+        let Resource { kind, group, .. } = &self.resource;
+        (self.kind == Kind::NodeClass).then(|| format!("{kind}.{group}").into())
+    }
 }
 
 /// All kinds that an operator follows: the provider's classes first, what is bought and for whom last.
@@ -170,8 +179,6 @@ pub struct Watcher {
     /// Whether it is asked to speak in protocol buffers where we read them.
     reads_wire: bool,
     shown: Shown,
-    /// Only for node classes: what was shown. The operator cannot tell the classes of one provider apart by kind.
-    classes: BTreeSet<ObjectKey>,
     /// What was last complained about.
     told: Option<Trouble>,
     /// After the next trouble.
@@ -232,6 +239,8 @@ enum From {
 struct List {
     token: String,
     n_pages: usize,
+    /// Of the first page: what came later is in no page for certain.
+    version: Option<u64>,
     /// Keys are gathered only when something may have to be forgotten.
     present: Option<Vec<ObjectKey>>,
 }
@@ -286,7 +295,6 @@ impl Watcher {
             can_begin_with_all: true,
             reads_wire,
             shown: Shown::Nothing,
-            classes: BTreeSet::new(),
             told: None,
             backoff: RETRY_FIRST,
             heard: now,
@@ -447,7 +455,7 @@ impl Watcher {
         let present = (self.shown > Shown::Nothing).then(Vec::new);
         let (version, is_beginning) = match from {
             From::Everything if !self.can_begin_with_all => {
-                return self.ask_page(now, List { token: String::new(), n_pages: 0, present });
+                return self.ask_page(now, List { token: String::new(), n_pages: 0, version: None, present });
             }
             From::Everything => (String::new(), true),
             From::After(version) => (version, false),
@@ -488,14 +496,15 @@ impl Watcher {
             present.push(key);
         }
         match event {
-            Some(Event::There(object)) => return self.observed(*object),
-            Some(Event::Unread { wake, .. }) => return self.out.push_back(Do::Wake(wake)),
+            Some(Event::There(object)) => return self.show(Wake::Observed(object)),
+            Some(Event::Unread { wake, .. }) => return self.show(wake),
             _ => {}
         }
         let State::Showing { mut list, mut page } = self.take_state(now) else { return };
         list.n_pages += 1;
+        list.version = list.version.or_else(|| page.version.parse().ok());
         if page.token.is_empty() {
-            self.listed(now, list.present);
+            self.listed(now, list.version, list.present);
             self.state = State::Resting { until: now, then: From::After(std::mem::take(&mut page.version)) };
         } else if list.n_pages >= LIST_PAGES_MAX {
             let message = format!("the list has more than {LIST_PAGES_MAX} pages");
@@ -518,19 +527,18 @@ impl Watcher {
                     present.push(object.key());
                 }
                 thread.remember(object.metadata().resource_version.clone());
-                self.observed(*object);
+                self.show(Wake::Observed(object));
             }
             Event::Unread { key, wake, version } => {
                 if let (Some(present), Some(key)) = (&mut thread.present, key) {
                     present.push(key);
                 }
                 thread.remember(version);
-                self.out.push_back(Do::Wake(wake));
+                self.show(wake);
             }
             Event::Gone { key, version } => {
                 let at = version.as_deref().and_then(|text| text.parse().ok());
                 thread.remember(version);
-                self.classes.remove(&key);
                 self.out.push_back(Do::Wake(Wake::Gone(key, at)));
             }
             Event::Bookmark { is_end, version } => {
@@ -538,12 +546,13 @@ impl Watcher {
                 if is_beginning && !is_end {
                     return Err(Break::NeedsList);
                 }
+                let at = version.as_deref().and_then(|text| text.parse().ok());
                 thread.remember(version);
                 if is_beginning {
                     thread.is_beginning = false;
                     *by = now.after(patience);
                     let present = thread.present.take();
-                    self.listed(now, present);
+                    self.listed(now, at, present);
                 }
             }
             Event::Ended { code, message } => {
@@ -560,30 +569,19 @@ impl Watcher {
         Ok(())
     }
 
-    fn observed(&mut self, object: kerf_mirror::Object) {
+    /// There is something, whether it can be read or not.
+    fn show(&mut self, wake: Wake) {
         self.shown = self.shown.max(Shown::Some);
-        if self.source.kind == Kind::NodeClass {
-            self.classes.insert(object.key());
-        }
-        self.out.push_back(Do::Wake(Wake::Observed(Box::new(object))));
+        self.out.push_back(Do::Wake(wake));
     }
 
-    /// Everything that is there has been shown.
-    fn listed(&mut self, now: Moment, present: Option<Vec<ObjectKey>>) {
+    /// Everything that was there at a version has been shown.
+    fn listed(&mut self, now: Moment, at: Option<u64>, present: Option<Vec<ObjectKey>>) {
         #[cfg(feature = "planted")]
         let present = present.filter(|_| !crate::planted::has(crate::planted::Bug::StaleList));
-        match present {
-            None => {}
-            Some(present) if self.source.kind == Kind::NodeClass => {
-                let present: BTreeSet<ObjectKey> = present.into_iter().collect();
-                for key in std::mem::take(&mut self.classes) {
-                    if !present.contains(&key) {
-                        self.out.push_back(Do::Wake(Wake::Gone(key, None)));
-                    }
-                }
-                self.classes = present;
-            }
-            Some(present) => self.out.push_back(Do::Wake(Wake::Relisted(self.source.kind, present))),
+        if let Some(present) = present {
+            let (kind, class_kind) = (self.source.kind, self.source.class_kind());
+            self.out.push_back(Do::Wake(Wake::Relisted { kind, class_kind, at, present }));
         }
         self.synced();
         self.out.push_back(Do::Report(Report::Has));

@@ -53,9 +53,10 @@ impl Stage {
                 }
                 Do::Wake(Wake::Observed(object)) => self.told.push(format!("{} is there", object.key().name)),
                 Do::Wake(Wake::Gone(key, at)) => self.told.push(format!("{} went at {at:?}", key.name)),
-                Do::Wake(Wake::Relisted(_, keys)) => {
-                    let names: Vec<&str> = keys.iter().map(|key| &*key.name).collect();
-                    self.told.push(format!("left: {}", names.join(" ")));
+                Do::Wake(Wake::Relisted { at, present, .. }) => {
+                    let names: Vec<&str> = present.iter().map(|key| &*key.name).collect();
+                    let at = at.map_or_else(String::new, |at| format!(" at {at}"));
+                    self.told.push(format!("left{at}: {}", names.join(" ")));
                 }
                 Do::Wake(Wake::Synced(_)) => self.told.push("synced".to_owned()),
                 Do::Wake(Wake::Stale(_, is_stale)) => self.told.push(format!("stale: {is_stale}")),
@@ -159,7 +160,21 @@ fn what_is_compacted_is_shown_anew_and_what_is_gone_is_forgotten() {
     stage.is_silent_until(1);
     let mut stage = stage.beginning(&[("stays", 3), ("comes", 15)]);
     stage.has_asked(&["sendInitialEvents=true", "sendInitialEvents=true"]);
-    stage.has_told(&["stays is there", "comes is there", "left: stays comes"]);
+    stage.has_told(&["stays is there", "comes is there", "left at 9: stays comes"]);
+}
+
+#[test]
+fn what_could_not_be_read_and_went_while_nobody_listened_is_forgotten_too() {
+    let mut stage = Stage::pods();
+    stage.hears(News::Opened { is_wire: false });
+    let mut odd = pod("odd", 3);
+    odd["spec"] = json!("none");
+    stage.says(&json!({"type": "ADDED", "object": odd}));
+    stage.hears(News::Closed { broke: Some("reset".to_owned()) });
+    stage.told.clear();
+    stage.is_silent_until(1);
+    let mut stage = stage.beginning(&[("one", 4)]);
+    stage.has_told(&["one is there", "left at 9: one", "synced"]);
 }
 
 #[test]
@@ -185,7 +200,7 @@ fn a_frozen_watch_is_begun_anew_and_only_then_stale() {
     }
     stage.refuses(422);
     stage.hears(page(&[("two", 14)], ""));
-    stage.has_told(&["two is there", "left: two", "Stale(false)", "stale: false"]);
+    stage.has_told(&["two is there", "left at 20: two", "Stale(false)", "stale: false"]);
 }
 
 #[test]
@@ -201,7 +216,7 @@ fn a_server_that_recovers_in_time_is_never_stale() {
     stage.is_silent_until(151);
     let mut stage = stage.beginning(&[("one", 3)]);
     stage.is_silent_until(300);
-    stage.has_told(&["one is there", "left: one"]);
+    stage.has_told(&["one is there", "left at 9: one"]);
 }
 
 #[test]

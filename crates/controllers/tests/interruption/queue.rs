@@ -69,6 +69,29 @@ fn storm(scene: &mut Rehearsal, mail: &Mail, mut each_second: impl FnMut(&mut Re
 }
 
 #[test]
+fn a_paused_operator_heeds_what_the_cloud_takes_back() {
+    let mut setup = setup().with_duties(only_interruption);
+    setup.options.pauses_disruption = true;
+    let (mut scene, mail) = mailed(setup);
+    add_claims(&mut scene, 1);
+    mail.send(spot_warning(&scene, "e-0", "i-0000"));
+    scene.run_until("it to be heard", 30, |scene| n_going(scene) == 1);
+}
+
+#[test]
+fn a_clock_that_is_set_back_silences_nobody() {
+    let (mut scene, mail) = mailed(setup().with_duties(only_interruption));
+    add_claims(&mut scene, 2);
+    let warn = |scene: &Rehearsal, n: usize| mail.send(spot_warning(scene, &format!("e-{n}"), &format!("i-{n:04}")));
+    warn(&scene, 0);
+    scene.run_until("the first notice to be heard", 30, |scene| n_going(scene) == 1);
+    scene.set_clock(0, -300);
+    scene.run_for(1);
+    warn(&scene, 1);
+    scene.run_until("the next one to be heard", 30, |scene| n_going(scene) == 2);
+}
+
+#[test]
 fn a_thousand_messages_in_ten_seconds_are_each_handled_once_and_the_queue_is_empty() {
     let (mut scene, mail) = mailed(setup().with_duties(only_interruption));
     add_claims(&mut scene, N_CLAIMS);

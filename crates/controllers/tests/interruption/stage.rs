@@ -230,12 +230,8 @@ impl CloudProvider for Mailed {
     }
 }
 
-/// What a user of EC2 gets.
 pub(crate) fn setup() -> Setup {
-    let mut setup = Setup::default();
-    setup.options.mirror.labels = kerf_mirror::LabelRules::aws();
-    setup.options.mirror.scheduling.well_known.extend(kerf_api::labels::AWS_WELL_KNOWN.iter().map(|key| (*key).into()));
-    setup
+    Setup::default().for_ec2()
 }
 
 pub(crate) fn replacing() -> Setup {

@@ -256,10 +256,13 @@ spec: {}
 
 /// A cluster with a class, an operator with these duties, and a scripted cloud.
 pub(crate) fn rehearse(duties: fn() -> Vec<Box<dyn kerf_controllers::Duty>>) -> (Rehearsal, ScriptedCloud) {
+    rehearse_with(Setup::default().with_duties(duties))
+}
+
+pub(crate) fn rehearse_with(setup: Setup) -> (Rehearsal, ScriptedCloud) {
     let cloud = ScriptedCloud::default();
     let of_setup = cloud.clone();
-    let setup = Setup::default().with_duties(duties).with_cloud(move |_| Arc::new(of_setup.clone()));
-    let mut rehearsal = Rehearsal::new(setup);
+    let mut rehearsal = Rehearsal::new(setup.with_cloud(move |_| Arc::new(of_setup.clone())));
     rehearsal.create(CLASS);
     (rehearsal, cloud)
 }

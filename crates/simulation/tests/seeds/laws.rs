@@ -17,9 +17,9 @@ pub(crate) fn always(scene: &Rehearsal, cloud: &SimCloud, allowed: &[Allowed]) -
     let mut breaches = scene.breaches().to_vec();
     let claims = scene.claims();
     let names: BTreeSet<&str> = claims.iter().map(name).collect();
-    let bill = cloud.bill();
+    let running = cloud.running();
     let mut machines: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for line in bill.lines.iter().filter(|line| line.until.is_none()) {
+    for line in &running {
         machines.entry(&line.claim).or_default().push(&line.provider_id);
     }
     for (claim, ids) in &machines {
@@ -43,7 +43,7 @@ pub(crate) fn always(scene: &Rehearsal, cloud: &SimCloud, allowed: &[Allowed]) -
     let staying: BTreeSet<&str> = claims.iter().filter(stays).map(name).collect();
     for Allowed { pool, cores, disrupted } in allowed {
         let is_of_pool = |claim: &str| pool_of(claim) == *pool && staying.contains(claim);
-        let of_pool = bill.lines.iter().filter(|line| line.until.is_none() && is_of_pool(&line.claim));
+        let of_pool = running.iter().filter(|line| is_of_pool(&line.claim));
         let n_cores: u32 = of_pool.map(|line| cores_of(line.offering.instance_type.as_str())).sum();
         if n_cores > *cores {
             breaches.push(format!("limit: pool {pool} has {n_cores} cores of {cores}"));
@@ -62,10 +62,22 @@ pub(crate) fn always(scene: &Rehearsal, cloud: &SimCloud, allowed: &[Allowed]) -
     breaches
 }
 
-/// When trouble has been over for long enough.
-pub(crate) fn at_rest(scene: &Rehearsal, cloud: &SimCloud) -> Vec<String> {
+/// When trouble has been over for long enough, and so many pods of each deployment are wanted.
+pub(crate) fn at_rest(scene: &Rehearsal, cloud: &SimCloud, wanted: &[(&str, u64)]) -> Vec<String> {
     let mut breaches = Vec::new();
-    for pod in scene.pods() {
+    let pods = scene.pods();
+    for (app, n_wanted) in wanted {
+        let stays = |pod: &&Value| {
+            pod["metadata"]["labels"]["app"] == *app
+                && pod["status"]["phase"] == "Running"
+                && pod["metadata"]["deletionTimestamp"].is_null()
+        };
+        let n_running = pods.iter().filter(stays).count();
+        if u64::try_from(n_running) != Ok(*n_wanted) {
+            breaches.push(format!("{n_running} pods of {app} run, not {n_wanted}"));
+        }
+    }
+    for pod in pods {
         if pod["status"]["phase"] != "Running" {
             let phase = pod["status"]["phase"].as_str().unwrap_or_default();
             breaches.push(format!("pod {} is left {phase}", name(&pod)));
@@ -77,13 +89,7 @@ pub(crate) fn at_rest(scene: &Rehearsal, cloud: &SimCloud) -> Vec<String> {
     };
     let of_claims = ids(&claims, "/status/providerID");
     let of_nodes = ids(&nodes, "/spec/providerID");
-    let running: BTreeSet<String> = cloud
-        .bill()
-        .lines
-        .iter()
-        .filter(|line| line.until.is_none())
-        .map(|line| line.provider_id.to_string())
-        .collect();
+    let running: BTreeSet<String> = cloud.running().iter().map(|line| line.provider_id.to_string()).collect();
     if of_claims != running || of_nodes != running {
         breaches.push(format!("machines {running:?}, claims of {of_claims:?}, nodes of {of_nodes:?}"));
     }
@@ -122,8 +128,8 @@ fn is_true(object: &Value, kind: &str) -> bool {
 /// The sizes that the pools of the story allow.
 fn cores_of(instance_type: &str) -> u32 {
     match instance_type.rsplit('.').next() {
+        Some("large") => 2,
         Some("xlarge") => 4,
-        Some("2xlarge") => 8,
-        _ => 2,
+        _ => panic!("no pool allows {instance_type}"),
     }
 }

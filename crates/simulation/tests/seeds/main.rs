@@ -17,8 +17,8 @@ use story::Ended;
 /// Where seeds begin, unless told.
 const FIRST: u64 = 1;
 const SECONDS: u64 = 90;
-/// And where they end, when nobody says for how long or which.
-const END: u64 = 24;
+/// Fewer than this in that time say nothing.
+const LEAST: u64 = 8;
 /// As much of the trace is shown of a seed that fails.
 const SHOWN: usize = 60;
 
@@ -30,8 +30,7 @@ fn a_cluster_comes_out_of_any_trouble_whole() {
         from.parse().expect("a number")..to.parse().expect("a number")
     });
     let until = Instant::now() + Duration::from_secs(seconds);
-    let end = if variable("KERF_SEEDS_SECONDS").is_some() { u64::MAX } else { END };
-    let last = range.as_ref().map_or(end, |range| range.end);
+    let last = range.as_ref().map_or(u64::MAX, |range| range.end);
     let next = AtomicU64::new(range.as_ref().map_or(FIRST, |range| range.start));
     let n_run = AtomicU64::new(0);
     let (has_failed, failed) = (AtomicBool::new(false), Mutex::new(Vec::new()));
@@ -41,7 +40,7 @@ fn a_cluster_comes_out_of_any_trouble_whole() {
             if seed >= last {
                 return;
             }
-            let ended = story::run(seed, false);
+            let ended = surely(seed);
             n_run.fetch_add(1, Ordering::Relaxed);
             if let Some(path) = variable("KERF_SEEDS_TRACE") {
                 std::fs::write(path, ended.trace.join("\n")).expect("a file that can be written");
@@ -58,10 +57,22 @@ fn a_cluster_comes_out_of_any_trouble_whole() {
         }
     });
     // Past the capture of the harness: how many there were is to be read of a test that passes, too.
-    let _ = writeln!(std::io::stderr(), "seeds: {} tried", n_run.load(Ordering::Relaxed));
+    let n_run = n_run.load(Ordering::Relaxed);
+    let _ = writeln!(std::io::stderr(), "seeds: {n_run} tried");
     let mut failed = failed.into_inner().expect("nobody panics with it");
     failed.sort_by_key(|(seed, _)| *seed);
+    let n_least = range.map_or(LEAST, |range| range.end.saturating_sub(range.start).max(1));
+    assert!(!failed.is_empty() || n_run >= n_least, "only {n_run} seeds in {seconds} s");
     assert!(failed.is_empty(), "{}", failed.iter().map(|(seed, ended)| words(*seed, ended)).collect::<String>());
+}
+
+/// A panic is a breach, too, and must not hide its seed.
+fn surely(seed: u64) -> Ended {
+    std::panic::catch_unwind(|| story::run(seed, false)).unwrap_or_else(|panic| {
+        let words = panic.downcast_ref::<String>().cloned();
+        let words = words.or_else(|| panic.downcast_ref::<&str>().map(|words| (*words).to_owned()));
+        Ended { breaches: vec![format!("panic: {}", words.unwrap_or_default())], trace: Vec::new() }
+    })
 }
 
 #[test]

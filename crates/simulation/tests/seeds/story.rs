@@ -4,10 +4,8 @@
 use crate::laws::{self, Allowed, name};
 use kerf_cloud_sim::{Faults as CloudFaults, SimCloud, SimOptions, Span};
 use kerf_control_plane::dice::Dice;
-use kerf_mirror::LabelRules;
-use kerf_simulation::{Faults, Rehearsal, Setup, sim_cloud};
+use kerf_simulation::{Faults, Rehearsal, Setup};
 use serde_json::{Value, json};
-use std::sync::{Arc, OnceLock};
 
 /// How a seed ended.
 pub(crate) struct Ended {
@@ -15,55 +13,65 @@ pub(crate) struct Ended {
     pub(crate) trace: Vec<String>,
 }
 
-/// A limit that is often reached.
+/// Limits that are often reached.
 const SMALL_CORES: u32 = 8;
+const DEFAULT_CORES: u32 = 14;
 /// How many things happen.
 const N_SCENES: u64 = 16;
 /// Within so long after the trouble everything is as it should be: a machine that never joins is given up after a quarter of an hour.
 const REST_SECONDS: i64 = 2_400;
 const LOOK_EVERY: i64 = 5;
+/// What people want in the end.
+const LEFT: [(&str, u64); 3] = [("a", 4), ("b", 3), ("c", 2)];
 const KINDS: [&str; 5] = ["pods", "nodes", "nodeclaims", "nodepools", "replicasets"];
 
 pub(crate) fn run(seed: u64, shares_tokens: bool) -> Ended {
-    let mut dice = Dice::for_purpose(seed, "story");
+    let (mut dice, mut visits) = (Dice::for_purpose(seed, "story"), Dice::for_purpose(seed, "visits"));
     let elects = dice.roll().is_multiple_of(2);
     let (mut scene, cloud) = stage(seed, elects, shares_tokens);
     let n_disrupted = 1 + usize::try_from(dice.roll() % 2).unwrap_or(0);
     let allowed = [
-        Allowed { pool: "default", cores: 100, disrupted: n_disrupted },
+        Allowed { pool: "default", cores: DEFAULT_CORES, disrupted: n_disrupted },
         Allowed { pool: "small", cores: SMALL_CORES, disrupted: n_disrupted },
     ];
     people(&mut scene, &mut dice, &allowed);
     scene.expect_faults(Faults::bad_day());
     for _ in 0..N_SCENES {
         happen(&mut scene, &cloud, &mut dice, elects);
-        let seconds = i64::try_from(3 + dice.roll() % 30).unwrap_or(0);
-        let breaches = pass(&mut scene, &cloud, &allowed, seconds);
+        let seconds = i64::try_from(10 + dice.roll() % 200).unwrap_or(0);
+        let breaches = pass(&mut scene, &cloud, &allowed, seconds, |scene| visit(scene, &mut visits));
         if !breaches.is_empty() {
             return Ended { breaches, trace: scene.trace().to_vec() };
         }
     }
     scene.clear_faults();
-    for (deployment, replicas) in [("a", 4), ("b", 3), ("c", 2)] {
+    for (deployment, replicas) in LEFT {
         scale(&mut scene, deployment, replicas);
     }
-    let mut left = REST_SECONDS;
-    loop {
-        let mut breaches = pass(&mut scene, &cloud, &allowed, 60);
+    let mut rested = 0;
+    let breaches = loop {
+        let mut breaches = pass(&mut scene, &cloud, &allowed, 60, |_| {});
         forget_nodes(&mut scene, &cloud);
-        if breaches.is_empty() {
-            breaches = laws::at_rest(&scene, &cloud);
-            left -= 60;
-            if !breaches.is_empty() && left > 0 {
-                continue;
-            }
+        rested += 60;
+        if !breaches.is_empty() {
+            break breaches;
         }
-        return Ended { breaches, trace: scene.trace().to_vec() };
-    }
+        breaches = laws::at_rest(&scene, &cloud, &LEFT);
+        if breaches.is_empty() || rested >= REST_SECONDS {
+            break breaches;
+        }
+    };
+    Ended { breaches, trace: scene.trace().to_vec() }
 }
 
-/// Lets time pass, and looks at the laws.
-fn pass(scene: &mut Rehearsal, cloud: &SimCloud, allowed: &[Allowed], seconds: i64) -> Vec<String> {
+/// Lets time pass, and looks at the laws. Somebody may do something after each look.
+fn pass(
+    scene: &mut Rehearsal,
+    cloud: &SimCloud,
+    allowed: &[Allowed],
+    seconds: i64,
+    mut meanwhile: impl FnMut(&mut Rehearsal),
+) -> Vec<String> {
     let mut left = seconds;
     while left > 0 {
         scene.run_for(left.min(LOOK_EVERY));
@@ -72,31 +80,37 @@ fn pass(scene: &mut Rehearsal, cloud: &SimCloud, allowed: &[Allowed], seconds: i
         if !breaches.is_empty() {
             return breaches;
         }
+        meanwhile(scene);
     }
     Vec::new()
 }
 
+/// Somebody puts a pod on a node that is about to go, at the worst moment: past the scheduler, by name.
+fn visit(scene: &mut Rehearsal, dice: &mut Dice) {
+    let is_about_to_go = |node: &&Value| {
+        let taints = node["spec"]["taints"].as_array().map(Vec::as_slice).unwrap_or_default();
+        node["metadata"]["deletionTimestamp"].is_null()
+            && taints.iter().any(|taint| taint["key"] == "karpenter.sh/disrupted")
+    };
+    let nodes = scene.nodes();
+    let Some(node) = nodes.iter().find(is_about_to_go) else { return };
+    if dice.roll().is_multiple_of(2) {
+        return;
+    }
+    scene.create_value(&json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "visitor-"},
+        "spec": {"nodeName": name(node), "terminationGracePeriodSeconds": 5, "containers": [
+            {"name": "main", "image": "public.ecr.aws/eks-distro/kubernetes/pause:3.7"}]},
+    }));
+}
+
 fn stage(seed: u64, elects: bool, shares_tokens: bool) -> (Rehearsal, SimCloud) {
-    let mut setup = Setup { seed, elects, keeps_trace: true, ..Setup::default() };
-    setup.options.mirror.labels = LabelRules::aws();
-    setup.options.mirror.scheduling.well_known.extend(kerf_api::labels::AWS_WELL_KNOWN.iter().map(|key| (*key).into()));
-    let account: Arc<OnceLock<SimCloud>> = Arc::default();
-    let (of_cloud, of_laws) = (account.clone(), account.clone());
-    // What outlives a process is the account, and nothing else.
-    let setup = setup
-        .with_cloud(move |plane| {
-            let options = SimOptions { seed, faults: misfortunes(), shares_tokens, ..SimOptions::default() };
-            Arc::new(of_cloud.get_or_init(|| sim_cloud(plane, options).expect("the default region")).successor())
-        })
-        .with_account(move |id| {
-            let bill = of_laws.get().map(SimCloud::bill).unwrap_or_default();
-            bill.lines.iter().any(|line| *line.provider_id == *id && line.until.is_none())
-        });
-    let mut scene = Rehearsal::new(setup);
+    let setup = Setup { seed, elects, keeps_trace: true, ..Setup::default() };
+    let options = SimOptions { seed, faults: misfortunes(), shares_tokens, ..SimOptions::default() };
+    let (mut scene, cloud) = Rehearsal::on_sim(setup, options);
     if elects {
         scene.add_process();
     }
-    let cloud = account.get().expect("the first process has one").clone();
     (scene, cloud)
 }
 
@@ -188,8 +202,7 @@ fn happen(scene: &mut Rehearsal, cloud: &SimCloud, dice: &mut Dice, elects: bool
         6 => delete(scene, dice, "/apis/karpenter.sh/v1/nodeclaims"),
         7 => delete(scene, dice, "/api/v1/nodes"),
         8 => {
-            let running: Vec<_> = cloud.bill().lines.into_iter().filter(|line| line.until.is_none()).collect();
-            if let Some(line) = pick(&running, dice) {
+            if let Some(line) = pick(&cloud.running(), dice) {
                 cloud.interrupt(&line.provider_id);
             }
         }
@@ -203,7 +216,7 @@ fn happen(scene: &mut Rehearsal, cloud: &SimCloud, dice: &mut Dice, elects: bool
         16 | 17 => scene.compact(kind),
         18 => scene.repeat_watches(kind),
         _ => {
-            let path = ["/eviction", "/nodes/", "/nodeclaims"][usize::try_from(dice.roll() % 3).unwrap_or(0)];
+            let path = ["/eviction", "/nodes/", "/nodeclaims", ""][usize::try_from(dice.roll() % 4).unwrap_or(0)];
             scene.hang_webhook(path, seconds * 2);
         }
     }
@@ -211,10 +224,10 @@ fn happen(scene: &mut Rehearsal, cloud: &SimCloud, dice: &mut Dice, elects: bool
 
 /// As the cloud's own controller does it: a Node whose machine is gone goes, too.
 fn forget_nodes(scene: &mut Rehearsal, cloud: &SimCloud) {
-    let bill = cloud.bill();
+    let running = cloud.running();
     for node in scene.nodes() {
         let id = node["spec"]["providerID"].as_str().unwrap_or_default();
-        if !bill.lines.iter().any(|line| *line.provider_id == *id && line.until.is_none()) {
+        if !running.iter().any(|line| *line.provider_id == *id) {
             scene.delete(&format!("/api/v1/nodes/{}", name(&node)));
         }
     }
