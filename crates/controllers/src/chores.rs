@@ -13,6 +13,7 @@ use crate::duty::Duty;
 use crate::errand::{CloudAnswer, CloudCall, Outcome};
 use crate::events::{About, Event};
 use crate::interruption::ending::{By, End, Endings};
+use crate::limits::ORPHAN_DRAINS;
 use crate::metrics::{Family, Metrics, Shape, families};
 use crate::moment::after;
 use crate::queue::{Queue, earlier};
@@ -72,9 +73,13 @@ impl Duty for Chores {
     }
 
     fn observe(&mut self, change: &Change, _: &World) {
-        if let Change::Claim { name, after: None, .. } = change {
-            self.relabels.remove(name);
-            self.queue.forget(name);
+        match change {
+            Change::Claim { name, after: None, .. } => {
+                self.relabels.remove(name);
+                self.queue.forget(name);
+            }
+            Change::Synced => self.known = None,
+            _ => {}
         }
     }
 
@@ -191,8 +196,12 @@ impl Chores {
                 }
             }
         }
-        let living = machines.iter().filter(|(_, is_ending)| !is_ending).map(|(provider_id, _)| provider_id);
-        let may_take = desk.may_take(Voluntary::Collection, Looks::Unclaimed, living);
+        let living = || machines.iter().filter(|(_, is_ending)| !is_ending).map(|(provider_id, _)| provider_id);
+        // Most chores have nothing to do with machines.
+        let may_take = match living().next() {
+            Some(_) => desk.may_take(Voluntary::Collection, Looks::Unclaimed, living()),
+            None => Ok(()),
+        };
         for (provider_id, is_ending) in machines {
             if is_ending || may_take.is_ok() {
                 end_machine(&provider_id, is_ending, desk);
@@ -271,18 +280,31 @@ fn end_machine(provider_id: &Text, is_ending: bool, desk: &mut Desk<'_>) {
     }
     let nodes = world.nodes_of(provider_id);
     let Some(node) = nodes.first() else {
-        let key: Text = format!("{END_MACHINE}{provider_id}").into();
-        if !is_ending && !desk.is_busy(&key) {
-            let claim = ClaimName(Text::default());
-            let instance = InstanceRef { provider_id: provider_id.clone(), claim, node_name: None };
-            desk.ask_cloud(&key, CloudCall::Terminate(instance));
+        if !is_ending {
+            ask_for_end(provider_id, desk);
         }
         return;
     };
-    let name = node.metadata.name.clone().unwrap_or_default();
-    let key: Text = format!("{END_NODE}{name}").into();
-    if node.metadata.deletion_timestamp.is_none() && !desk.is_busy(&key) {
-        desk.call(&key, write::delete(NODES, "", &name, node.metadata.uid.as_deref()));
+    let Some(deleted) = &node.metadata.deletion_timestamp else {
+        let name = node.metadata.name.clone().unwrap_or_default();
+        let key: Text = format!("{END_NODE}{name}").into();
+        if !desk.is_busy(&key) {
+            desk.call(&key, write::delete(NODES, "", &name, node.metadata.uid.as_deref()));
+        }
+        return;
+    };
+    // A claim could say how long its drain may take; nobody can of a machine without one.
+    if !is_ending && desk.now >= after(UnixMillis(deleted.0.as_millisecond()), ORPHAN_DRAINS) {
+        ask_for_end(provider_id, desk);
+    }
+}
+
+fn ask_for_end(provider_id: &Text, desk: &mut Desk<'_>) {
+    let key: Text = format!("{END_MACHINE}{provider_id}").into();
+    if !desk.is_busy(&key) {
+        let claim = ClaimName(Text::default());
+        let instance = InstanceRef { provider_id: provider_id.clone(), claim, node_name: None };
+        desk.ask_cloud(&key, CloudCall::Terminate(instance));
     }
 }
 

@@ -152,6 +152,13 @@ impl Events {
 }
 
 impl Events {
+    /// Whatever is told next is news.
+    pub fn forget(&mut self) {
+        self.told.clear();
+        self.expiry.clear();
+        self.rates.clear();
+    }
+
     /// One that was handed out is written, or will not be.
     pub fn ended(&mut self) {
         self.n_under_way = self.n_under_way.saturating_sub(1);

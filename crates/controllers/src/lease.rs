@@ -22,6 +22,9 @@ use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+/// How the Lease is called, unless told otherwise.
+pub const NAME: &str = "karpenter-leader-election";
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timings {
     /// Others wait so long after the last sign of life.
@@ -198,10 +201,6 @@ impl Lease {
 
     pub fn identity(&self) -> &str {
         &self.identity
-    }
-
-    pub fn timings(&self) -> Timings {
-        self.timings
     }
 
     pub fn mandate(&self) -> &Arc<Mandate> {

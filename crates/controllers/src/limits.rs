@@ -170,6 +170,9 @@ limits! {
     WARD_REST_MOST: Duration = Time Duration::from_secs(300),
         "The longest such rest.",
         "As above.";
+    ORPHAN_DRAINS: Duration = Time Duration::from_secs(900),
+        "How long the Node of a machine that no NodeClaim knows may drain before the machine ends.",
+        "A NodeClaim could say so; without one, a pod that may not be moved would keep the machine for ever.";
     CLOCK_SLACK: Duration = Time Duration::from_secs(2),
         "The clock may be set back by so much. By more, and all duties begin anew as soon as what is under way has ended.",
         "Whoever waits for a time of before would wait for that much longer.";

@@ -3,13 +3,13 @@
 use crate::desk::Desk;
 use crate::disruption::{self, Commands};
 use crate::duty::Duty;
-use crate::errand::{Errand, Outcome, Ticket};
+use crate::errand::{CloudCall, Errand, Outcome, Ticket};
 use crate::events::Events;
 use crate::gauges;
 use crate::guard::guarded;
 use crate::interruption::Interruption;
 use crate::lifecycle::Lifecycle;
-use crate::limits::{CLOCK_SLACK, SWEEP_EVERY, SWEEP_PACE, SWEEP_PART};
+use crate::limits::{CLOCK_SLACK, LIST_PAGES_MAX, RETRY_FIRST, RETRY_MOST, SWEEP_EVERY, SWEEP_PACE, SWEEP_PART};
 use crate::metrics::runtime::Stopwatch;
 use crate::metrics::{Metrics, families};
 use crate::moment::after;
@@ -17,7 +17,7 @@ use crate::nominations::Nominations;
 use crate::options::Options;
 use crate::queue::earlier;
 use crate::record::Record;
-use crate::resource::WATCHED;
+use crate::resource::{NODE_CLAIMS, WATCHED};
 use crate::standstill::{self, Brake};
 use crate::static_capacity;
 use crate::stock::Stock;
@@ -27,11 +27,13 @@ use crate::upkeep;
 use crate::wake::Wake;
 use crate::ward::Ward;
 use crate::world::{Change, World};
+use crate::write;
 use crate::{buffers, chores, classes, early_binding, overlays, pools, provisioning, tagging};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kerf_cloud::CloudProvider;
 use kerf_mirror::{Kind, Mirror, Object, ObjectKey};
 use kerf_model::{Snapshot, UnixMillis};
+use serde_json::Value;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -40,6 +42,8 @@ const ROUNDS_MAX: usize = 1_000;
 
 /// Who writes events; its errands need no answer.
 pub(crate) const NARRATOR: &str = "events";
+/// Who lists claims before anybody works.
+const CATCHES_UP: &str = "operator";
 
 pub struct Operator {
     world: World,
@@ -65,6 +69,28 @@ pub struct Operator {
     last_worked: UnixMillis,
     /// Somebody has set the clock back.
     begins_anew: bool,
+    /// Errands that take long, and whose answers make sense to a duty that does not remember why it asked.
+    patient: BTreeSet<Ticket>,
+    behind: Behind,
+}
+
+/// Another process may have made claims that our watch does not show yet. Who planned without them would buy for the same pods again.
+#[derive(Debug, Default)]
+enum Behind {
+    #[default]
+    No,
+    /// All claims are to be listed, from this page on.
+    Due {
+        at: UnixMillis,
+        token: String,
+        n_pages: usize,
+        n_failures: u32,
+    },
+    Asked {
+        token: String,
+        n_pages: usize,
+        n_failures: u32,
+    },
 }
 
 /// What the operator wants done.
@@ -156,6 +182,8 @@ impl Operator {
             ended: Vec::new(),
             last_worked: UnixMillis(i64::MIN),
             begins_anew: false,
+            patient: BTreeSet::new(),
+            behind: Behind::No,
         }
     }
 
@@ -221,11 +249,12 @@ impl Operator {
                 }
                 if ticket.duty == NARRATOR {
                     self.events.ended();
+                } else if ticket.duty == CATCHES_UP {
+                    self.caught_up(outcome);
                 } else {
                     self.ended.push((ticket, outcome));
                 }
             }
-            Wake::Time => {}
         }
     }
 
@@ -247,6 +276,11 @@ impl Operator {
         self.metrics.tell_time(now);
         if !self.is_ready_to_work(now) {
             return Batch::default();
+        }
+        if self.has_stood_by
+            && let Some(batch) = self.catch_up(now)
+        {
+            return batch;
         }
         if std::mem::take(&mut self.has_stood_by) {
             self.changes = self.world.everything();
@@ -280,6 +314,7 @@ impl Operator {
                 events: &mut self.events,
             };
             for (ticket, outcome) in ended {
+                self.patient.remove(&ticket);
                 if let Some(duty) = self.duties.iter_mut().find(|duty| duty.name() == ticket.duty) {
                     self.stopwatch.ended(&ticket, &outcome, now, &self.metrics, self.cloud.name());
                     desk.duty = duty.name();
@@ -299,6 +334,10 @@ impl Operator {
             wish = Some(now);
         }
         for (ticket, errand) in &errands {
+            if matches!(errand, Errand::Cloud(call) if call.is_listening() || matches!(call, CloudCall::RunChore { .. }))
+            {
+                self.patient.insert(ticket.clone());
+            }
             self.stopwatch.began(ticket, errand, now, &self.metrics);
         }
         for call in self.events.take() {
@@ -320,14 +359,14 @@ impl Operator {
         let before = std::mem::replace(&mut self.last_worked, now);
         if after(now, CLOCK_SLACK) < before {
             let ms = before.0.saturating_sub(now.0);
-            tracing::warn!(ms, "the clock was set back: everything begins anew, and remembers nothing");
+            tracing::warn!(ms, "the clock was set back: everything begins anew when what is under way has ended");
             self.begins_anew = true;
         }
         if !self.begins_anew {
             return true;
         }
-        self.ended.clear();
-        if !self.busy.is_empty() {
+        self.ended.retain(|(ticket, _)| self.patient.contains(ticket));
+        if self.busy.iter().any(|ticket| !self.patient.contains(ticket)) {
             return false;
         }
         let mut fresh = duties(&self.options);
@@ -338,10 +377,59 @@ impl Operator {
         }
         (self.stopwatch, self.stock, self.nominations) = Default::default();
         (self.evictions, self.commands, self.brake) = Default::default();
+        self.events.forget();
         self.sweep = Sweep::default();
         self.begins_anew = false;
         self.stand_by();
         true
+    }
+
+    /// The request that is to be answered before it works; none when there is nothing to ask.
+    fn catch_up(&mut self, now: UnixMillis) -> Option<Batch> {
+        match std::mem::take(&mut self.behind) {
+            Behind::No => None,
+            asked @ Behind::Asked { .. } => {
+                self.behind = asked;
+                Some(Batch::default())
+            }
+            Behind::Due { at, token, n_pages, n_failures } if at > now => {
+                self.behind = Behind::Due { at, token, n_pages, n_failures };
+                Some(Batch { errands: Vec::new(), wish: Some(at) })
+            }
+            Behind::Due { token, n_pages, n_failures, .. } => {
+                let ticket = Ticket { duty: CATCHES_UP, key: "claims".into() };
+                let call = write::get(NODE_CLAIMS.page(&token));
+                self.behind = Behind::Asked { token, n_pages, n_failures };
+                Some(Batch { errands: vec![(ticket, Errand::Api(call))], wish: None })
+            }
+        }
+    }
+
+    fn caught_up(&mut self, outcome: Outcome) {
+        let Behind::Asked { token, n_pages, n_failures } = std::mem::take(&mut self.behind) else { return };
+        let mut list = match outcome {
+            Outcome::Api(Ok(list)) => list,
+            outcome => {
+                let wait = RETRY_FIRST.saturating_mul(1 << n_failures.min(10)).min(RETRY_MOST);
+                tracing::error!(?outcome, again_after = ?wait, "cannot list nodeclaims before leading");
+                let at = after(self.last_worked, wait);
+                self.behind = Behind::Due { at, token, n_pages, n_failures: n_failures + 1 };
+                return;
+            }
+        };
+        let next = list["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
+        if let Value::Array(items) = list["items"].take() {
+            for mut item in items {
+                (item["apiVersion"], item["kind"]) = (NODE_CLAIMS.api_version().into(), NODE_CLAIMS.kind.into());
+                // Of what cannot be read, the watch tells.
+                if let Ok(object) = Object::read(item) {
+                    self.observe(object);
+                }
+            }
+        }
+        if !next.is_empty() && n_pages < LIST_PAGES_MAX {
+            self.behind = Behind::Due { at: self.last_worked, token: next, n_pages: n_pages + 1, n_failures: 0 };
+        }
     }
 
     /// Duties that do not get over what they remember begin anew, as after a restart, when nothing of theirs is under way.
@@ -364,6 +452,7 @@ impl Operator {
     pub fn stand_by(&mut self) {
         self.changes.clear();
         self.has_stood_by = true;
+        self.behind = Behind::Due { at: UnixMillis(i64::MIN), token: String::new(), n_pages: 0, n_failures: 0 };
     }
 
     /// Errands that have not ended.

@@ -1,5 +1,7 @@
 //! Where each kind is served.
 
+use crate::limits::LIST_PAGE;
+use crate::watcher::escaped;
 use kerf_mirror::Kind;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,6 +50,12 @@ resources! {
 impl Resource {
     pub fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// A list's first page, or the one that its continue token names.
+    pub fn page(&self, token: &str) -> String {
+        let rest = if token.is_empty() { String::new() } else { format!("&continue={}", escaped(token)) };
+        format!("{}?limit={LIST_PAGE}{rest}", self.collection())
     }
 
     /// Where all of them are listed.

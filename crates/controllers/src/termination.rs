@@ -22,3 +22,4 @@ pub use drain::{Drain, Tier, force_from, force_grace_seconds, is_drainable, is_w
 pub use eviction::{EvictionQueue, Evictions, NAME as EVICTION_QUEUE, Until};
 pub use hold::tell_hold;
 pub use node::NodeTermination;
+pub(crate) use node::termination_time;

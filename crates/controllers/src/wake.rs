@@ -20,6 +20,4 @@ pub enum Wake {
     Stale(Kind, bool),
     /// An errand has ended.
     Done(Ticket, Outcome),
-    /// Nothing happened but time.
-    Time,
 }

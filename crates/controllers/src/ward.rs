@@ -80,7 +80,7 @@ impl Ward {
         tracing::warn!(controller = duty.name(), "it begins anew, and remembers nothing");
         self.duty = duty;
         if let Some(trial) = &mut self.trial {
-            (trial.is_probed, trial.has_shown, trial.begins_anew) = (true, false, true);
+            (trial.is_probed, trial.has_shown, trial.begins_anew) = (false, false, true);
         }
     }
 
@@ -168,6 +168,12 @@ impl Ward {
         let mut changed = || Some(std::mem::take(&mut trial.changed)).filter(|changed| !changed.is_empty());
         let Some(mut group) = group.or_else(|| changed().map(|changed| changed.into_iter().collect())) else {
             self.trial = None;
+            // What it had noted for no object's sake is lost, too.
+            if desk.world.is_synced()
+                && let Err(defect) = guarded(|| self.duty.observe(&Change::Synced, desk.world))
+            {
+                tell(self.duty.name(), &defect, desk);
+            }
             return Some(desk.now);
         };
         group.retain(|key| self.barred.get(key).is_none_or(|(until, _)| *until <= desk.now));

@@ -15,7 +15,7 @@ use kerf_controllers::{CloudCall, Duty, Errand, Operator, Wake};
 use kerf_mirror::{Kind, ObjectKey};
 use kerf_model::{ClaimName, PoolName, Text, UnixMillis};
 use kerf_simulation::Setup;
-use scripted::{CLAIMS, ScriptedCloud, counts, get_claim, join, make_ready, rehearse};
+use scripted::{CLAIMS, ScriptedCloud, counts, get_claim, join, make_ready, rehearse, rehearse_with};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -234,6 +234,35 @@ fn a_machine_that_no_claim_knows_ends_after_its_node_has_gone() {
 }
 
 #[test]
+fn a_machine_that_no_claim_knows_ends_although_its_node_never_drains() {
+    let (mut scene, cloud) = rehearse(duties);
+    let instance = Instance { provider_id: machine("lost"), ..Instance::default() };
+    cloud.script().instances.insert(machine("lost"), instance);
+    scene.create_value(&json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "finalizers": ["example.com/drains"]},
+        "spec": {"providerID": "scripted://lost"},
+    }));
+    cloud.script().chores = vec![Chore { collects: true, ..chore("collect", 60, true) }];
+    cloud.script().reports.extend((0..20).map(|_| end_machines(&["lost".to_owned()])));
+    scene.restart();
+    scene.run_for(880);
+    assert_eq!(cloud.script().n_terminations, 0);
+    scene.run_for(120);
+    assert!(cloud.script().instances.is_empty());
+}
+
+#[test]
+fn what_is_no_collection_keeps_its_pace_while_collections_stand_still() {
+    let mut setup = Setup::default().with_duties(duties);
+    setup.options.pauses_disruption = true;
+    let (mut scene, cloud) = rehearse_with(setup);
+    cloud.script().chores = vec![chore("prices", 3_600, true)];
+    scene.restart();
+    scene.run_for(600);
+    assert_eq!(cloud.script().runs.len(), 1);
+}
+
+#[test]
 fn of_very_many_machines_none_ends_before_it_is_sure_that_they_are_this_clusters() {
     fn checking() -> Vec<Box<dyn Duty>> {
         let mut duties = duties();
@@ -253,9 +282,15 @@ fn of_very_many_machines_none_ends_before_it_is_sure_that_they_are_this_clusters
     assert_eq!(cloud.script().n_terminations, 0);
     let why = scene.operator().standstills().into_iter().map(|(_, why)| why).next().unwrap();
     assert!(why.contains("21 of 21 nodes look unclaimed within 2 minutes, more than 20"), "{why}");
-    assert!(why.contains("none of 21 machines has a NodeClaim or a Node here"), "{why}");
-    // One of the machines that are listed is known here, so that this is the right list.
+    assert!(why.contains("only 0 of 21 machines have a NodeClaim or a Node here"), "{why}");
+    // Under another cluster's name, too, machines are bought.
     make_ready(&mut scene, "a", &json!({}));
+    scene.run_for(400);
+    assert_eq!(cloud.script().n_terminations, 0);
+    for name in &names {
+        let spec = json!({"providerID": machine(name)});
+        scene.create_value(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec}));
+    }
     scene.run_for(400);
     let left: Vec<Text> = cloud.script().instances.keys().cloned().collect();
     assert!(left.len() == 1 && left[0].starts_with("scripted://a-"), "{left:?}");

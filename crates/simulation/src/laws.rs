@@ -10,7 +10,7 @@ use kerf_controllers::{ApiCall, CloudCall, Errand};
 use serde_json::Value;
 
 /// Where the lease is that processes of a rehearsal contend for.
-pub(crate) const LEASE: (&str, &str) = ("kube-system", "karpenter-leader-election");
+pub(crate) const LEASE: (&str, &str) = ("kube-system", kerf_controllers::lease::NAME);
 
 #[derive(Default)]
 pub(crate) struct Laws {

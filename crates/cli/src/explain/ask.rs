@@ -26,7 +26,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-const LEASE: &str = "karpenter-leader-election";
+const LEASE: &str = kerf_controllers::lease::NAME;
 const LEASE_NAMESPACES: [&str; 2] = ["kube-system", "karpenter"];
 
 /// The operator takes ten seconds at most; the rest is the API server, the node and the way.

@@ -119,7 +119,7 @@ impl Settings {
                 "DISABLE_CLUSTER_STATE_OBSERVABILITY",
                 false,
             ),
-            lease_name: from.text(&a.leader_election_name, "LEADER_ELECTION_NAME", "karpenter-leader-election"),
+            lease_name: from.text(&a.leader_election_name, "LEADER_ELECTION_NAME", kerf_controllers::lease::NAME),
             lease_namespace: from.text(&a.leader_election_namespace, "LEADER_ELECTION_NAMESPACE", ""),
             memory_limit_bytes: u64::try_from(from.number(a.memory_limit, "MEMORY_LIMIT", -1_i64))
                 .ok()

@@ -12,6 +12,7 @@ use crate::metrics::families;
 use crate::moment::{after, millis};
 use crate::queue::earlier;
 use crate::resource::{NODE_CLAIMS, NODES};
+use crate::termination::termination_time;
 use crate::world::claim_provider_id;
 use crate::write;
 use kerf_api::labels::{TERMINATION_FINALIZER, TERMINATION_TIMESTAMP, ZONE};
@@ -72,9 +73,7 @@ impl Look<'_, '_, '_> {
     /// None when it can be read.
     fn waits_for_unreadable_node(&mut self) -> Option<bool> {
         let (name, why) = self.desk.world.unreadable_node_of(self.claim)?;
-        let annotations = self.claim.metadata.annotations.as_ref();
-        let deadline = annotations.and_then(|all| all.get(TERMINATION_TIMESTAMP)?.parse::<jiff::Timestamp>().ok());
-        let until = deadline.map(|deadline| UnixMillis(deadline.as_millisecond()));
+        let until = termination_time(self.claim);
         let now = self.desk.now;
         if until.is_some_and(|until| until <= now) {
             return Some(false);

@@ -19,12 +19,14 @@ pub(super) enum Judgement {
     Late(GiveUp),
 }
 
-/// Counts from when each condition took its present status, which at first is when the claim was created.
-pub(super) fn judge(conditions: &Conditions, now: UnixMillis) -> Judgement {
+/// Counts from when each condition took its present status, which at first is when the claim was created: by the API server's clock, which
+/// may be another than ours. Whoever saw it come counts from then on.
+pub(super) fn judge(conditions: &Conditions, begun: Option<UnixMillis>, now: UnixMillis) -> Judgement {
     if conditions.is_true(REGISTERED) {
         return Judgement::Alive;
     }
-    let until = |kind: &str, ms: i64| UnixMillis(conditions.since(kind).unwrap_or(now).0.saturating_add(ms));
+    let since = |kind: &str| conditions.since(kind).unwrap_or(now).max(begun.unwrap_or(UnixMillis(i64::MIN)));
+    let until = |kind: &str, ms: i64| UnixMillis(since(kind).0.saturating_add(ms));
     let registration = until(REGISTERED, REGISTRATION_MS);
     if conditions.is_true(LAUNCHED) {
         return if now >= registration {
@@ -54,8 +56,16 @@ mod tests {
     fn a_launch_may_take_five_minutes_from_creation_whatever_is_said_meanwhile() {
         let mut conditions = fresh();
         conditions.set(LAUNCHED, Status::Unknown, "LaunchFailed", "no", UnixMillis(4 * MINUTE));
-        assert_eq!(judge(&conditions, UnixMillis(5 * MINUTE - 1)), Judgement::Until(UnixMillis(5 * MINUTE)));
-        assert_eq!(judge(&conditions, UnixMillis(5 * MINUTE)), Judgement::Late(GiveUp::LaunchTimeout));
+        assert_eq!(judge(&conditions, None, UnixMillis(5 * MINUTE - 1)), Judgement::Until(UnixMillis(5 * MINUTE)));
+        assert_eq!(judge(&conditions, None, UnixMillis(5 * MINUTE)), Judgement::Late(GiveUp::LaunchTimeout));
+    }
+
+    #[test]
+    fn a_clock_that_is_ahead_of_the_servers_gives_up_no_claim_that_has_just_come() {
+        let (conditions, ahead) = (fresh(), UnixMillis(5 * MINUTE));
+        let judged = |now: i64| judge(&conditions, Some(ahead), UnixMillis(now));
+        assert_eq!(judged(5 * MINUTE), Judgement::Until(UnixMillis(10 * MINUTE)));
+        assert_eq!(judged(10 * MINUTE), Judgement::Late(GiveUp::LaunchTimeout));
     }
 
     #[test]
@@ -63,8 +73,8 @@ mod tests {
         let mut conditions = fresh();
         conditions.set_true(LAUNCHED, UnixMillis(4 * MINUTE));
         conditions.set(REGISTERED, Status::Unknown, "NodeNotFound", "", UnixMillis(4 * MINUTE));
-        assert_eq!(judge(&conditions, UnixMillis(14 * MINUTE)), Judgement::Until(UnixMillis(15 * MINUTE)));
-        assert_eq!(judge(&conditions, UnixMillis(15 * MINUTE)), Judgement::Late(GiveUp::RegistrationTimeout));
+        assert_eq!(judge(&conditions, None, UnixMillis(14 * MINUTE)), Judgement::Until(UnixMillis(15 * MINUTE)));
+        assert_eq!(judge(&conditions, None, UnixMillis(15 * MINUTE)), Judgement::Late(GiveUp::RegistrationTimeout));
     }
 
     #[test]
@@ -72,7 +82,7 @@ mod tests {
         let mut conditions = fresh();
         conditions.set_true(LAUNCHED, UnixMillis(0));
         conditions.set(REGISTERED, Status::False, "MultipleNodesFound", "", UnixMillis(10 * MINUTE));
-        assert_eq!(judge(&conditions, UnixMillis(20 * MINUTE)), Judgement::Until(UnixMillis(25 * MINUTE)));
+        assert_eq!(judge(&conditions, None, UnixMillis(20 * MINUTE)), Judgement::Until(UnixMillis(25 * MINUTE)));
     }
 
     #[test]
@@ -80,6 +90,6 @@ mod tests {
         let mut conditions = fresh();
         conditions.set_true(LAUNCHED, UnixMillis(0));
         conditions.set_true(REGISTERED, UnixMillis(0));
-        assert_eq!(judge(&conditions, UnixMillis(i64::MAX)), Judgement::Alive);
+        assert_eq!(judge(&conditions, None, UnixMillis(i64::MAX)), Judgement::Alive);
     }
 }

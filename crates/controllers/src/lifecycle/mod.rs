@@ -84,6 +84,8 @@ struct Memory {
     launch_after: Option<UnixMillis>,
     /// Do not ask for its end again before.
     end_after: Option<UnixMillis>,
+    /// When we were the first to work on it.
+    begun: Option<UnixMillis>,
     /// What the cloud is being asked.
     asking: Option<Asking>,
     /// The cloud says that there is no instance (any more).
@@ -246,7 +248,7 @@ impl Duty for Lifecycle {
                 // The claim may be gone by now: the write that frees it is its last.
                 let claim = desk.world.claims.get(key).cloned().unwrap_or(before);
                 if let Some(memory) = self.memory.get_mut(key) {
-                    heard(doing, memory);
+                    heard(doing, memory, desk.now);
                 }
                 tell(doing, &claim, desk);
                 // Whose finalizer is off has nothing left to do; the watch will say that it is gone.
@@ -317,7 +319,7 @@ impl Look<'_, '_, '_> {
         if self.doing.is_some() {
             return;
         }
-        match liveness::judge(&conditions, now) {
+        match liveness::judge(&conditions, self.memory.begun, now) {
             liveness::Judgement::Alive => {}
             liveness::Judgement::Until(then) => self.again = earlier(self.again, Some(then)),
             liveness::Judgement::Late(give_up) if self.desk.may_begin(Voluntary::Liveness).is_ok() => {
@@ -364,9 +366,9 @@ impl Look<'_, '_, '_> {
 }
 
 /// What a write that is in the store means for what is remembered.
-fn heard(doing: Doing, memory: &mut Memory) {
+fn heard(doing: Doing, memory: &mut Memory, now: UnixMillis) {
     match doing {
-        Doing::AddFinalizer => memory.is_surely_unlaunched = true,
+        Doing::AddFinalizer => (memory.is_surely_unlaunched, memory.begun) = (true, Some(now)),
         Doing::Status { launched: true, .. } => memory.launched = None,
         Doing::GiveUp(_) => memory.given_up = None,
         Doing::FreeNode => memory.is_freed = true,

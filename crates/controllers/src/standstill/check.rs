@@ -5,7 +5,7 @@
 //! | empty | the API server, for all pods, page by page | nobody is listed on a node that still looks empty |
 //! | gone | the cloud, for all instances | none of the machines is listed |
 //! | expired | the API server, what time it is (an event that it does not store) | their time is over by its clock, too |
-//! | unclaimed | the cloud, for all instances; then the API server, for all `NodeClaim`s | none of the machines has a claim, and some other has one, or a Node: a cloud account or a name of a cluster that is another's has none |
+//! | unclaimed | the cloud, for all instances; then the API server, for all `NodeClaim`s | none of the machines has a claim, and as many machines of the list have one, or a Node: under another cluster's name there are few |
 
 use super::brake::Looks;
 use crate::conditions::time;
@@ -13,14 +13,11 @@ use crate::desk::Desk;
 use crate::disruption::marks;
 use crate::duty::Duty;
 use crate::errand::{CloudAnswer, CloudCall, Outcome};
-use crate::limits::{
-    BRAKE_AGAIN_FIRST, BRAKE_AGAIN_MOST, BRAKE_CATCH_UP, BRAKE_CLOCK_MAY_DIFFER, LIST_PAGE, LIST_PAGES_MAX,
-};
+use crate::limits::{BRAKE_AGAIN_FIRST, BRAKE_AGAIN_MOST, BRAKE_CATCH_UP, BRAKE_CLOCK_MAY_DIFFER, LIST_PAGES_MAX};
 use crate::moment::millis;
 use crate::queue::{Queue, earlier};
-use crate::resource::{EVENTS, NODE_CLAIMS, PODS, Resource};
+use crate::resource::{EVENTS, NODE_CLAIMS, PODS};
 use crate::upkeep::expires;
-use crate::watcher::escaped;
 use crate::world::{Change, World, claim_provider_id};
 use crate::write;
 use k8s_openapi::api::core::v1::Pod;
@@ -120,7 +117,7 @@ impl Duty for Check {
             (Looks::Unclaimed, Outcome::Cloud(Ok(CloudAnswer::Listed(instances)))) => {
                 let machines = instances.into_iter().map(|it| it.provider_id).collect();
                 self.claims = Claims { machines, ..Claims::default() };
-                desk.call(key, write::get(page(NODE_CLAIMS, None)));
+                desk.call(key, write::get(NODE_CLAIMS.page("")));
             }
             (Looks::Unclaimed, Outcome::Api(Ok(page))) => self.took_claims(page, desk),
             (Looks::Gone, Outcome::Cloud(Ok(CloudAnswer::Listed(instances)))) => {
@@ -164,7 +161,7 @@ impl Check {
         match looks {
             Looks::Empty => {
                 self.pods = Pods::default();
-                desk.call(&key, write::get(page(PODS, None)));
+                desk.call(&key, write::get(PODS.page("")));
             }
             Looks::Gone | Looks::Unclaimed => desk.ask_cloud(&key, CloudCall::List),
             Looks::Expired => desk.call(&key, what_time_is_it(desk.now)),
@@ -218,7 +215,7 @@ impl Check {
             Some(_) if self.pods.n_pages >= LIST_PAGES_MAX => {
                 self.judged(Looks::Empty, Some(ENDLESS.to_owned()), desk);
             }
-            Some(token) => desk.call(&Looks::Empty.as_str().into(), write::get(page(PODS, Some(token)))),
+            Some(token) => desk.call(&Looks::Empty.as_str().into(), write::get(PODS.page(token))),
             None => self.pods.weighed_until = Some(UnixMillis(desk.now.0 + millis(BRAKE_CATCH_UP))),
         }
     }
@@ -237,17 +234,20 @@ impl Check {
         self.claims.n_pages += 1;
         match next_page(&answer) {
             Some(_) if self.claims.n_pages >= LIST_PAGES_MAX => self.judged(looks, Some(ENDLESS.to_owned()), desk),
-            Some(token) => desk.call(&looks.as_str().into(), write::get(page(NODE_CLAIMS, Some(token)))),
+            Some(token) => desk.call(&looks.as_str().into(), write::get(NODE_CLAIMS.page(token))),
             None => {
                 let Claims { machines, found, n_known, .. } = std::mem::take(&mut self.claims);
-                found.iter().for_each(|id| desk.brake.clear(looks, id));
+                let suspects: Vec<Text> = desk.brake.suspects(looks).map(|(id, _)| id.clone()).collect();
+                let (left, gone): (Vec<Text>, Vec<Text>) = suspects.into_iter().partition(|id| machines.contains(id));
+                found.iter().chain(&gone).for_each(|id| desk.brake.clear(looks, id));
+                // Whoever buys under another cluster's name has a few of his own in its list.
+                let n_ours = n_known + left.iter().filter(|id| !desk.world.nodes_of(id).is_empty()).count();
                 let objection = if !found.is_empty() {
                     Some(format!("NodeClaims have machines {}", few(&found)))
-                } else if n_known == 0 && !machines.iter().any(|id| !desk.world.nodes_of(id).is_empty()) {
+                } else if n_ours < left.len() {
                     let n_machines = machines.len();
-                    let words =
-                        "has a NodeClaim or a Node here: they may be another cluster's (is the cluster's name right?)";
-                    Some(format!("none of {n_machines} machines {words}"))
+                    let words = "have a NodeClaim or a Node here: the others may be another cluster's (is the cluster's name right?)";
+                    Some(format!("only {n_ours} of {n_machines} machines {words}"))
                 } else {
                     None
                 };
@@ -293,11 +293,6 @@ fn found(claim: &Text, item: Value) -> Option<Found> {
 fn knows_newer(world: &World, found: &Found) -> bool {
     let (namespace, name) = (found.pod.namespace.clone(), found.pod.name.clone());
     world.knows_newer(&ObjectKey { kind: Kind::Pod, class_kind: None, namespace, name }, found.version)
-}
-
-fn page(of: Resource, token: Option<&str>) -> String {
-    let rest = token.map(|token| format!("&continue={}", escaped(token))).unwrap_or_default();
-    format!("{}?limit={LIST_PAGE}{rest}", of.collection())
 }
 
 fn next_page(answer: &Value) -> Option<&str> {

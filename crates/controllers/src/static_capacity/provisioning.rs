@@ -109,7 +109,6 @@ impl Provisioning {
             }
             _ => return,
         };
-        self.queue.succeeded(name);
         // Another one of its name, or one that goes, is heard of by the watch.
         let is_same = |pool: &&Arc<NodePool>| {
             found["metadata"]["uid"].as_str() == pool.metadata.uid.as_deref()

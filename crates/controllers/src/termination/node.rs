@@ -507,7 +507,7 @@ fn is_ours(node: &Node, claim: Option<&NodeClaim>, cloud: &dyn CloudProvider) ->
 }
 
 /// When the claim says that everything must be over.
-fn termination_time(claim: &NodeClaim) -> Option<UnixMillis> {
+pub(crate) fn termination_time(claim: &NodeClaim) -> Option<UnixMillis> {
     let text = claim.metadata.annotations.as_ref()?.get(labels::TERMINATION_TIMESTAMP)?;
     match text.parse::<jiff::Timestamp>() {
         Ok(at) => Some(UnixMillis(at.as_millisecond())),
