@@ -118,6 +118,40 @@ fn a_machine_is_not_ended_while_its_node_cannot_be_read_and_so_not_be_drained() 
 }
 
 #[test]
+fn a_node_that_pods_may_be_on_is_drained_although_its_claim_does_not_say_so_yet() {
+    for is_registered in [true, false] {
+        let cloud = Arc::new(ScriptedCloud::default());
+        let options = Options::new(MirrorSettings::new(View::Live));
+        let mut operator = Operator::with_duties(options, cloud, Arc::new(Metrics::default()), lifecycle());
+        let stamp = "2026-01-01T00:00:00Z";
+        let mut object = claim("c", &json!({}));
+        object["metadata"] = json!({
+            "name": "c", "uid": "u", "resourceVersion": "1", "creationTimestamp": stamp, "deletionTimestamp": stamp,
+            "finalizers": ["karpenter.sh/termination"],
+        });
+        object["status"] = json!({"providerID": "cloud://i-1"});
+        let labels = if is_registered { json!({"karpenter.sh/registered": "true"}) } else { json!({}) };
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node", "spec": {"providerID": "cloud://i-1"},
+            "metadata": {"name": "n", "uid": "n", "resourceVersion": "1", "labels": labels},
+        });
+        for object in [object, node] {
+            operator.wake(Wake::Observed(Box::new(Object::read(object).unwrap())));
+        }
+        WATCHED
+            .iter()
+            .map(|(kind, _)| *kind)
+            .chain([Kind::NodeClass])
+            .for_each(|kind| operator.wake(Wake::Synced(kind)));
+        let errands = operator.work(UnixMillis(1_767_225_600_000)).errands;
+        let is_deleted = |errand: &Errand| matches!(errand, Errand::Api(call) if call.path == "/api/v1/nodes/n");
+        let is_ended = |errand: &Errand| matches!(errand, Errand::Cloud(CloudCall::Terminate(_)));
+        assert_eq!(errands.iter().any(|(_, errand)| is_deleted(errand)), is_registered);
+        assert_eq!(errands.iter().any(|(_, errand)| is_ended(errand)), !is_registered, "{errands:?}");
+    }
+}
+
+#[test]
 fn a_node_that_cannot_be_read_is_waited_for_until_its_claims_time_is_over() {
     for is_known in [false, true] {
         let (mut operator, _) = with_an_unreadable_node(is_known, Some("2026-01-01T00:05:00Z"));

@@ -91,7 +91,7 @@ impl Unavailable {
         let now = self.clock.now();
         let mut state = self.lock();
         let over: Vec<Entry> =
-            state.entries.iter().filter(|(_, ends)| **ends <= now).map(|(entry, _)| entry.clone()).collect();
+            state.entries.iter().filter(|(_, ends)| !lasts(**ends, now)).map(|(entry, _)| entry.clone()).collect();
         for entry in over {
             state.entries.remove(&entry);
             state.moved(&entry);
@@ -111,13 +111,18 @@ impl Unavailable {
     }
 
     fn is_alive(&self, entry: &Entry) -> bool {
-        self.lock().entries.get(entry).is_some_and(|ends| *ends > self.clock.now())
+        self.lock().entries.get(entry).is_some_and(|ends| lasts(*ends, self.clock.now()))
     }
 
     /// A panic elsewhere leaves the maps whole enough: a number that moved too often only costs work.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Not longer than it ever may: somebody may have set the clock back.
+fn lasts(ends: UnixMillis, now: UnixMillis) -> bool {
+    ends > now && ends.0 <= now.0.saturating_add(REMEMBERED_FOR.as_millis() as i64)
 }
 
 impl State {
@@ -140,6 +145,9 @@ mod tests {
         let memory = Unavailable::new(clock.clone());
         let is_marked = || memory.is_marked(CapacityType::Spot, "m5.large", "us-west-2a", None);
         assert!(!is_marked());
+        memory.mark(CapacityType::Spot, "m5.large", "us-west-2a", None);
+        clock.set_back(Duration::from_secs(3_600));
+        assert!(!is_marked(), "nobody knows for how long it should be");
         memory.mark(CapacityType::Spot, "m5.large", "us-west-2a", None);
         clock.advance(Duration::from_secs(120));
         memory.mark(CapacityType::Spot, "m5.large", "us-west-2a", None);

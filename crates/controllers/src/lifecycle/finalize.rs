@@ -15,7 +15,7 @@ use crate::resource::{NODE_CLAIMS, NODES};
 use crate::termination::termination_time;
 use crate::world::claim_provider_id;
 use crate::write;
-use kerf_api::labels::{TERMINATION_FINALIZER, TERMINATION_TIMESTAMP, ZONE};
+use kerf_api::labels::{REGISTERED as REGISTERED_LABEL, TERMINATION_FINALIZER, TERMINATION_TIMESTAMP, ZONE};
 use kerf_api::{NodeClaim, labels};
 use kerf_cloud::{CloudError, InstanceRef};
 use kerf_model::{ClaimName, Text, UnixMillis};
@@ -52,15 +52,18 @@ impl Look<'_, '_, '_> {
         self.patch(json!({"metadata": {"finalizers": others}}), Doing::RemoveFinalizer);
     }
 
-    /// Whether there are Nodes to wait for. The Nodes of a claim that never registered are not ours to delete.
+    /// Whether there are Nodes to wait for. One that never registered is not ours to delete; one that did may have pods already, although
+    /// the claim does not say so yet.
     fn delete_nodes(&mut self) -> bool {
-        let Some(id) = claim_provider_id(self.claim).filter(|_| self.conditions().is_true(REGISTERED)) else {
-            return false;
-        };
-        if let Some(waits) = self.waits_for_unreadable_node() {
+        let Some(id) = claim_provider_id(self.claim) else { return false };
+        let is_registered = self.conditions().is_true(REGISTERED);
+        if is_registered && let Some(waits) = self.waits_for_unreadable_node() {
             return waits;
         }
-        let nodes = self.desk.world.nodes_of(id);
+        let mut nodes = self.desk.world.nodes_of(id);
+        nodes.retain(|node| {
+            is_registered || node.metadata.labels.iter().flatten().any(|(key, _)| key == REGISTERED_LABEL)
+        });
         if let Some(node) = nodes.iter().find(|node| node.metadata.deletion_timestamp.is_none()) {
             let (name, uid) = (node.metadata.name.clone().unwrap_or_default(), node.metadata.uid.clone());
             self.desk.call(self.name, write::delete(NODES, "", &name, uid.as_deref()));
