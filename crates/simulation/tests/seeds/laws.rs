@@ -38,8 +38,12 @@ pub(crate) fn always(scene: &Rehearsal, cloud: &SimCloud, allowed: &[Allowed]) -
             breaches.push(format!("one machine for two: {id} is {other}'s and {}'s", name(claim)));
         }
     }
-    // A limit is about what stays: what goes may be replaced before it is gone.
-    let stays = |claim: &&Value| claim["metadata"]["deletionTimestamp"].is_null();
+    // A limit is about what stays: what goes may be replaced before it is gone. A command marks what it takes before it deletes it.
+    let stays = |claim: &&Value| {
+        claim["metadata"]["deletionTimestamp"].is_null()
+            && !is_true(claim, "DisruptionReason")
+            && !is_true(claim, "InstanceTerminating")
+    };
     let staying: BTreeSet<&str> = claims.iter().filter(stays).map(name).collect();
     for Allowed { pool, cores, disrupted } in allowed {
         let is_of_pool = |claim: &str| pool_of(claim) == *pool && staying.contains(claim);
