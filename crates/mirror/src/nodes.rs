@@ -173,8 +173,7 @@ pub(crate) fn usage<'a>(
 ) -> BTreeMap<PoolName, Resources> {
     let mut out: BTreeMap<PoolName, Resources> = BTreeMap::new();
     for (node, claim) in pair(nodes, claims) {
-        // A deleted Node's claim goes, too, once that is written; until then its machine may stay.
-        let is_leaving = claim.map_or_else(|| node.is_some_and(|node| node.is_deleting), |claim| claim.is_leaving);
+        let is_leaving = node.is_some_and(|node| node.is_deleting) || claim.is_some_and(|claim| claim.is_leaving);
         let of_node = node.and_then(|node| node.labels.get(labels::NODEPOOL));
         let pool = of_node.or_else(|| claim.and_then(|claim| claim.labels.get(labels::NODEPOOL)));
         let Some(pool) = pool.filter(|_| !is_leaving) else {

@@ -38,9 +38,15 @@ pub(crate) fn always(scene: &Rehearsal, cloud: &SimCloud, allowed: &[Allowed]) -
             breaches.push(format!("one machine for two: {id} is {other}'s and {}'s", name(claim)));
         }
     }
-    // A limit is about what stays: what goes may be replaced before it is gone. A command marks what it takes before it deletes it.
+    // A limit is about what stays: what goes may be replaced before it is gone. A command marks what it takes before it deletes it, and a
+    // Node that somebody deletes takes its claim with it.
+    let nodes = scene.nodes();
+    let is_going = |node: &&Value| !node["metadata"]["deletionTimestamp"].is_null();
+    let going: BTreeSet<&str> =
+        nodes.iter().filter(is_going).filter_map(|node| node["spec"]["providerID"].as_str()).collect();
     let stays = |claim: &&Value| {
         claim["metadata"]["deletionTimestamp"].is_null()
+            && claim["status"]["providerID"].as_str().is_none_or(|id| !going.contains(id))
             && !is_true(claim, "DisruptionReason")
             && !is_true(claim, "InstanceTerminating")
     };
