@@ -22,3 +22,6 @@ pub use provider::{
     InstanceRef, LaunchOrder, NodeClassKind, NodeSeen, Notice, NoticeKind, OfferingKey, PoolInUse, RepairAction,
     RepairPolicy, Sample, TypesAsk,
 };
+
+/// Threads on which a provider reads and runs people's expressions. A panic there is an answer to whoever waits, and no end of the process.
+pub const EXPRESSION_THREAD: &str = "expression";

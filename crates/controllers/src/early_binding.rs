@@ -128,7 +128,8 @@ impl EarlyBinding {
         let now = desk.now;
         let claim = desk.world.claim_of_node(node).cloned();
         let since = *self.clear_since.entry(name.clone()).or_insert(now);
-        let is_late = now.0 - since.0 >= FENCE_MAX_MS;
+        // A gate that was switched off leaves the fences of before to be taken down.
+        let is_late = now.0 - since.0 >= FENCE_MAX_MS || !desk.options.gates.early_binding;
         let Some(claim) = claim.filter(|claim| !is_late && may_bind(node, claim)) else {
             // Startup taints go when their owner is done; the pods wait for that, and so do we for a while.
             let waits = !is_late && desk.world.claim_of_node(node).is_some_and(|claim| has_startup_taint(node, claim));

@@ -37,9 +37,11 @@ pub fn guarded<T>(run: impl FnOnce() -> T) -> Result<T, Defect> {
     })
 }
 
-/// For the panic hook: whether somebody will take care of a panic on this thread.
+/// For the panic hook: whether somebody will take care of a panic on this thread. Threads of the engine and of providers answer whoever waits
+/// for them.
 pub fn is_guarded() -> bool {
-    DEPTH.get() > 0 || std::thread::current().name() == Some(kerf_engine::THREAD)
+    let started_by_others = [kerf_engine::THREAD, kerf_cloud::EXPRESSION_THREAD];
+    DEPTH.get() > 0 || std::thread::current().name().is_some_and(|name| started_by_others.contains(&name))
 }
 
 /// A future each of whose steps is guarded.

@@ -156,8 +156,11 @@ limits! {
         "The longest such wait.",
         "Empty nodes cost money.";
     POISON_FOUND_MAX: usize = Count 8,
-        "Pods that are left out one after the other because a thought panics on them; then it is no pod's fault.",
+        "Kinds of pods that are left out one after the other because a thought panics on them; then it is no pod's fault.",
         "Each costs some fifteen thoughts about parts of the snapshot.";
+    POISON_TOLD_MAX: usize = Count 20,
+        "Pods that are told of one by one when a panic leaves more out; the others are counted.",
+        "Replicas of one workload are one story, and there may be fifty thousand.";
     POISON_KEPT_FIRST: Duration = Time Duration::from_secs(300),
         "How long an object that makes a thought or duty panic is left alone; twice as long each time.",
         "A defect does not mend itself; what makes it show may.";
@@ -176,6 +179,9 @@ limits! {
     CLOCK_SLACK: Duration = Time Duration::from_secs(2),
         "The clock may be set back by so much. By more, and all duties begin anew as soon as what is under way has ended.",
         "Whoever waits for a time of before would wait for that much longer.";
+    ANEW_WITHIN: Duration = Time Duration::from_secs(20),
+        "After the clock was set back, what is under way may take so long to end; then the process ends, and is started again.",
+        "Nothing is decided meanwhile, and a spot machine is gone after two minutes. As long as at any other stop.";
     SWEEP_EVERY: Duration = Time Duration::from_secs(600),
         "Every NodeClaim, Node, NodePool and node class is looked at again so often, whether or not something woke anybody.",
         "A mark that was lost would otherwise wait for a restart.";

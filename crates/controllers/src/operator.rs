@@ -9,7 +9,9 @@ use crate::gauges;
 use crate::guard::guarded;
 use crate::interruption::Interruption;
 use crate::lifecycle::Lifecycle;
-use crate::limits::{CLOCK_SLACK, LIST_PAGES_MAX, RETRY_FIRST, RETRY_MOST, SWEEP_EVERY, SWEEP_PACE, SWEEP_PART};
+use crate::limits::{
+    ANEW_WITHIN, CLOCK_SLACK, LIST_PAGES_MAX, RETRY_FIRST, RETRY_MOST, SWEEP_EVERY, SWEEP_PACE, SWEEP_PART,
+};
 use crate::metrics::runtime::Stopwatch;
 use crate::metrics::{Metrics, families};
 use crate::moment::after;
@@ -67,8 +69,10 @@ pub struct Operator {
     has_stood_by: bool,
     ended: Vec<(Ticket, Outcome)>,
     last_worked: UnixMillis,
-    /// Somebody has set the clock back.
-    begins_anew: bool,
+    /// Since when everything is to begin anew, because somebody has set the clock back; by the clock as it is now.
+    begins_anew: Option<UnixMillis>,
+    /// What is under way does not end: only another process can begin anew.
+    must_restart: bool,
     /// Errands that take long, and whose answers make sense to a duty that does not remember why it asked.
     patient: BTreeSet<Ticket>,
     behind: Behind,
@@ -82,12 +86,12 @@ enum Behind {
     /// All claims are to be listed, from this page on.
     Due {
         at: UnixMillis,
+        /// Of the next page; empty for the first one.
         token: String,
         n_pages: usize,
         n_failures: u32,
     },
     Asked {
-        token: String,
         n_pages: usize,
         n_failures: u32,
     },
@@ -140,9 +144,8 @@ pub fn duties(options: &Options) -> Vec<Box<dyn Duty>> {
     if options.gates.capacity_buffer {
         duties.push(Box::new(buffers::Buffers::default()));
     }
-    if options.gates.early_binding {
-        duties.push(Box::new(early_binding::EarlyBinding::default()));
-    }
+    // Without its gate it only takes down what it once put up.
+    duties.push(Box::new(early_binding::EarlyBinding::default()));
     duties
 }
 
@@ -181,7 +184,8 @@ impl Operator {
             has_stood_by: false,
             ended: Vec::new(),
             last_worked: UnixMillis(i64::MIN),
-            begins_anew: false,
+            begins_anew: None,
+            must_restart: false,
             patient: BTreeSet::new(),
             behind: Behind::No,
         }
@@ -242,7 +246,7 @@ impl Operator {
             Wake::Done(ticket, outcome) => {
                 self.busy.remove(&ticket);
                 if let Outcome::Api(Ok(value)) = &outcome
-                    && let Ok(object) = Object::read(value.clone())
+                    && let Ok(Ok(object)) = guarded(|| Object::read(value.clone()))
                     && is_still_there(object.metadata())
                 {
                     self.observe(object);
@@ -275,7 +279,7 @@ impl Operator {
     pub fn work(&mut self, now: UnixMillis) -> Batch {
         self.metrics.tell_time(now);
         if !self.is_ready_to_work(now) {
-            return Batch::default();
+            return Batch { errands: Vec::new(), wish: self.begins_anew.map(|since| after(since, ANEW_WITHIN)) };
         }
         if self.has_stood_by
             && let Some(batch) = self.catch_up(now)
@@ -360,13 +364,13 @@ impl Operator {
         if after(now, CLOCK_SLACK) < before {
             let ms = before.0.saturating_sub(now.0);
             tracing::warn!(ms, "the clock was set back: everything begins anew when what is under way has ended");
-            self.begins_anew = true;
+            self.begins_anew = Some(now);
         }
-        if !self.begins_anew {
-            return true;
-        }
+        let Some(since) = self.begins_anew else { return true };
         self.ended.retain(|(ticket, _)| self.patient.contains(ticket));
         if self.busy.iter().any(|ticket| !self.patient.contains(ticket)) {
+            // A call to the cloud may take ten minutes, and evictions queue: nobody who loses a machine can wait for that.
+            self.must_restart = now >= after(since, ANEW_WITHIN);
             return false;
         }
         let mut fresh = duties(&self.options);
@@ -379,7 +383,7 @@ impl Operator {
         (self.evictions, self.commands, self.brake) = Default::default();
         self.events.forget();
         self.sweep = Sweep::default();
-        self.begins_anew = false;
+        self.begins_anew = None;
         self.stand_by();
         true
     }
@@ -399,30 +403,34 @@ impl Operator {
             Behind::Due { token, n_pages, n_failures, .. } => {
                 let ticket = Ticket { duty: CATCHES_UP, key: "claims".into() };
                 let call = write::get(NODE_CLAIMS.page(&token));
-                self.behind = Behind::Asked { token, n_pages, n_failures };
+                self.behind = Behind::Asked { n_pages, n_failures };
                 Some(Batch { errands: vec![(ticket, Errand::Api(call))], wish: None })
             }
         }
     }
 
     fn caught_up(&mut self, outcome: Outcome) {
-        let Behind::Asked { token, n_pages, n_failures } = std::mem::take(&mut self.behind) else { return };
+        let Behind::Asked { n_pages, n_failures } = self.behind else { return };
+        self.behind = Behind::No;
         let mut list = match outcome {
             Outcome::Api(Ok(list)) => list,
             outcome => {
                 let wait = RETRY_FIRST.saturating_mul(1 << n_failures.min(10)).min(RETRY_MOST);
                 tracing::error!(?outcome, again_after = ?wait, "cannot list nodeclaims before leading");
+                // From the beginning: a list whose first page has been forgotten is not gone on with, however long one asks.
                 let at = after(self.last_worked, wait);
-                self.behind = Behind::Due { at, token, n_pages, n_failures: n_failures + 1 };
+                self.behind = Behind::Due { at, token: String::new(), n_pages: 0, n_failures: n_failures + 1 };
                 return;
             }
         };
-        let next = list["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
-        if let Value::Array(items) = list["items"].take() {
+        let next = list.pointer("/metadata/continue").and_then(Value::as_str).unwrap_or_default().to_owned();
+        if let Some(Value::Array(items)) = list.get_mut("items").map(Value::take) {
             for mut item in items {
-                (item["apiVersion"], item["kind"]) = (NODE_CLAIMS.api_version().into(), NODE_CLAIMS.kind.into());
+                let Some(object) = item.as_object_mut() else { continue };
+                object.insert("apiVersion".to_owned(), NODE_CLAIMS.api_version().into());
+                object.insert("kind".to_owned(), NODE_CLAIMS.kind.into());
                 // Of what cannot be read, the watch tells.
-                if let Ok(object) = Object::read(item) {
+                if let Ok(Ok(object)) = guarded(|| Object::read(item)) {
                     self.observe(object);
                 }
             }
@@ -453,6 +461,11 @@ impl Operator {
         self.changes.clear();
         self.has_stood_by = true;
         self.behind = Behind::Due { at: UnixMillis(i64::MIN), token: String::new(), n_pages: 0, n_failures: 0 };
+    }
+
+    /// Whether its process should end now and be started again.
+    pub fn must_restart(&self) -> bool {
+        self.must_restart
     }
 
     /// Errands that have not ended.

@@ -1,7 +1,8 @@
 //! Whose presence in a snapshot makes a thought panic: found by thinking about halves, and left out, so that the others are planned.
 //!
-//! A pod first: most of what the engine looks at comes from pods. When one pod after another would have to go, it is no pod's fault: then
-//! each pool is left out in turn. What is found is kept out for a while by whoever asks for thoughts, see [`Quarantine`].
+//! A pod first: most of what the engine looks at comes from pods, and pods that need the same, as the replicas of a workload do, do the same
+//! harm: they go together. When one after another would have to go, it is no pod's fault: then each pool is left out in turn. What is found is
+//! kept out for a while by whoever asks for thoughts, see [`Quarantine`].
 
 use crate::guard::{Defect, guarded};
 use crate::limits::{POISON_FOUND_MAX, POISON_KEPT_FIRST, POISON_KEPT_MOST};
@@ -58,15 +59,28 @@ fn without_pods(snapshot: &Snapshot, panics: &impl Fn(&Snapshot) -> bool) -> Opt
     if panics(&with(&[])) {
         return None;
     }
+    // All of one kind: there is nobody else to suffer, and it need not be the pool's fault.
+    let is_one_kind = snapshot.pods.iter().all(|pod| pod.demand == snapshot.pods[0].demand);
+    let id = |idx: usize| Poison::Pod(snapshot.pods[idx].id.clone());
     let mut left: Vec<usize> = (0..snapshot.pods.len()).collect();
     let mut found = Vec::new();
-    while found.len() < POISON_FOUND_MAX {
+    for _ in 0..POISON_FOUND_MAX {
         let nth = first_culprit(left.len(), |n_first| panics(&with(&left[..n_first])));
         let culprit = left.remove(nth);
-        found.push(Poison::Pod(snapshot.pods[culprit].id.clone()));
+        found.push(id(culprit));
+        if panics(&with(&left)) {
+            let demand = snapshot.pods[culprit].demand;
+            let (alike, others) = left.into_iter().partition(|idx| snapshot.pods[*idx].demand == demand);
+            let alike: Vec<usize> = alike;
+            left = others;
+            if alike.is_empty() {
+                continue;
+            }
+            found.extend(alike.into_iter().map(id));
+        }
         let rest = with(&left);
         if !panics(&rest) {
-            return (!left.is_empty() || snapshot.pods.len() == 1).then_some((rest, found));
+            return (!left.is_empty() || is_one_kind).then_some((rest, found));
         }
     }
     None
@@ -146,16 +160,22 @@ mod tests {
     use kerf_model::{DemandIdx, PendingPod};
     use std::cell::Cell;
 
+    /// Of pods each of which needs something else.
     fn snapshot(n_pods: usize) -> Arc<Snapshot> {
-        let pod = |n: usize| PendingPod {
+        with_demands((0..n_pods).map(|n| u32::try_from(n).unwrap()).collect())
+    }
+
+    fn with_demands(demands: Vec<u32>) -> Arc<Snapshot> {
+        let pod = |(n, demand): (usize, u32)| PendingPod {
             id: PodId::new("default", &format!("p{n}")),
-            demand: DemandIdx(0),
+            demand: DemandIdx(demand),
             created: UnixMillis(0),
             priority: 0,
             leaving: None,
             is_virtual: false,
         };
-        Arc::new(Snapshot { pods: (0..n_pods).map(pod).collect(), ..Snapshot::default() })
+        let pods = demands.into_iter().enumerate().map(pod).collect();
+        Arc::new(Snapshot { pods, ..Snapshot::default() })
     }
 
     fn names(snapshot: &Snapshot) -> Vec<&str> {
@@ -182,6 +202,21 @@ mod tests {
             assert!(defect.unwrap().0.starts_with("planted"));
             assert!(n_thoughts.get() <= 24 * at_fault.len() + 2, "{} thoughts", n_thoughts.get());
         }
+    }
+
+    #[test]
+    fn all_replicas_of_a_poisonous_template_are_left_out_at_once_however_many() {
+        let poisoned = |snapshot: &Snapshot| {
+            assert!(!snapshot.pods.iter().any(|pod| pod.demand == DemandIdx(7)), "planted");
+            snapshot.pods.len()
+        };
+        let mixed: Vec<u32> = (0..70).map(|n| if n % 7 == 3 || n >= 60 { 7 } else { n % 7 }).collect();
+        let n_replicas = mixed.iter().filter(|demand| **demand == 7).count();
+        let (without, defect) = think_without(with_demands(mixed), poisoned).unwrap();
+        assert_eq!((without.poison.len(), without.answer), (n_replicas, 70 - n_replicas));
+        assert!(without.poison.iter().all(|poison| matches!(poison, Poison::Pod(_))) && defect.is_some());
+        let (without, _) = think_without(with_demands(vec![7; 20]), poisoned).unwrap();
+        assert_eq!((without.poison.len(), without.answer), (20, 0), "nobody else waits, and no pool is blamed");
     }
 
     #[test]

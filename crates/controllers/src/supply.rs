@@ -1,6 +1,7 @@
 //! What can be bought, as the mirror asks for it: the provider's types, less what ran dry and as small as they turned out to be,
 //! overlays applied.
 
+use crate::guard::guarded;
 use crate::stock::Stock as Shelves;
 use kerf_api::NodeOverlay;
 use kerf_cloud::overlay::{self, Overlay, PoolTypes, PriceChange};
@@ -38,7 +39,10 @@ impl Supply for CloudSupply<'_> {
                     node_class: inquiry.node_class,
                     class_object: inquiry.class_object,
                 };
-                let types = self.cloud.instance_types(&ask).map_err(|error| Text::from(error.to_string()))?;
+                // A class whose settings bring a defect to light closes its own pools, and no others.
+                let types =
+                    guarded(|| self.cloud.instance_types(&ask)).map_err(|defect| Text::from(defect.to_string()))?;
+                let types = types.map_err(|error| Text::from(error.to_string()))?;
                 if types.is_empty() {
                     return Err("the provider offers no instance type to it".into());
                 }
@@ -188,11 +192,93 @@ pub(crate) fn read_overlay(name: &Text, overlay: &NodeOverlay) -> Result<Overlay
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kerf_model::Offering;
+    use kerf_cloud::{
+        Answer, ClassStatus, CloudError, Instance, InstanceRef, LaunchOrder, NodeClassKind, RepairPolicy,
+    };
     use kerf_model::offering::Overrides;
+    use kerf_model::{Labels, Offering};
+    use serde_json::Value;
 
     fn amounts(pairs: &[(&str, i64)]) -> Resources {
         pairs.iter().map(|(name, units)| (*name, Quantity::from_units(*units))).collect()
+    }
+
+    /// Sells to pool `sound`, and panics for any other.
+    struct Brittle;
+
+    impl CloudProvider for Brittle {
+        fn name(&self) -> &'static str {
+            "brittle"
+        }
+
+        fn node_classes(&self) -> Vec<NodeClassKind> {
+            Vec::new()
+        }
+
+        fn well_known_labels(&self) -> Vec<&'static str> {
+            Vec::new()
+        }
+
+        fn instance_types(&self, ask: &TypesAsk<'_>) -> Result<Arc<[Arc<InstanceType>]>, CloudError> {
+            assert_eq!(&*ask.pool.0, "sound", "planted");
+            Ok(kerf_cloud::kwok::embedded().into_iter().map(Arc::new).collect())
+        }
+
+        fn price(&self, _: &TypeName, _: Option<&Text>, _: CapacityType) -> Option<Money> {
+            None
+        }
+
+        fn launch(&self, _: Arc<LaunchOrder>) -> Answer<Instance> {
+            unreachable!("nobody launches")
+        }
+
+        fn terminate(&self, _: InstanceRef) -> Answer<()> {
+            unreachable!("nobody ends")
+        }
+
+        fn get(&self, _: Text) -> Answer<Instance> {
+            unreachable!("nobody asks")
+        }
+
+        fn list(&self) -> Answer<Vec<Instance>> {
+            unreachable!("nobody lists")
+        }
+
+        fn reboot(&self, _: InstanceRef, _: Text) -> Answer<()> {
+            unreachable!("nobody reboots")
+        }
+
+        fn resolve_class(&self, _: Arc<Value>) -> Answer<ClassStatus> {
+            unreachable!("nobody resolves")
+        }
+
+        fn drift(&self, _: InstanceRef, _: Arc<Value>) -> Answer<Option<Text>> {
+            unreachable!("nothing drifts")
+        }
+
+        fn repair_policies(&self) -> Vec<RepairPolicy> {
+            Vec::new()
+        }
+    }
+
+    #[test]
+    fn a_class_that_brings_a_defect_to_light_closes_its_own_pools_and_no_others() {
+        let class = NodeClassRef { group: "g".into(), kind: "k".into(), name: "n".into() };
+        let (labels, requirements) = (Labels::default(), Requirements::new());
+        let (sound, other) = (PoolName("sound".into()), PoolName("other".into()));
+        let inquiry = |pool| Inquiry {
+            pool,
+            labels: &labels,
+            requirements: &requirements,
+            node_class: &class,
+            class_object: None,
+        };
+        let shelves = Shelves::default();
+        let supply = CloudSupply { cloud: &Brittle, shelves: &shelves, now: UnixMillis(0) };
+        let stock = supply.types(&[inquiry(&other), inquiry(&sound)], &[]);
+        let words = stock.types[0].as_ref().unwrap_err();
+        assert!(words.starts_with("a defect of Kerf: "), "{words}");
+        assert!(!stock.types[1].as_ref().unwrap().is_empty());
     }
 
     #[test]

@@ -323,6 +323,17 @@ fn early_binding_respects_startup_taints_and_loses_no_pod_over_a_restart() {
 }
 
 #[test]
+fn a_fence_that_is_left_when_the_gate_is_switched_off_comes_down() {
+    let mut scene = cluster(Setup::default(), |_| {});
+    scene.create_value(&inflate("inflate", 1, |_| {}));
+    scene.run_until("it runs", 60, |scene| n_pods(scene, "Running") == 1);
+    let path = format!("/api/v1/nodes/{}", name(&scene.nodes()[0]));
+    let fence = json!({"key": kerf_api::taints::EARLY_BINDING, "effect": "NoSchedule"});
+    scene.patch(&path, &json!({"spec": {"taints": [fence]}}));
+    scene.run_until("it is down", 10, |scene| scene.nodes()[0]["spec"]["taints"].as_array().is_none_or(Vec::is_empty));
+}
+
+#[test]
 fn an_operator_killed_at_200_random_moments_of_a_scale_up_loses_and_doubles_nothing() {
     let mut scene = cluster(Setup::default(), |pool| pool["spec"]["limits"] = json!({"cpu": "600"}));
     scene.create_value(&inflate("inflate", 500, |_| {}));

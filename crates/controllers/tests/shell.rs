@@ -19,7 +19,9 @@ use kerf_controllers::shell::{
     serve,
 };
 use kerf_controllers::termination::EVICTION_QUEUE;
-use kerf_controllers::{ApiCall, Change, CloudCall, Desk, Duty, Operator, Options, Outcome, Wake, World, write};
+use kerf_controllers::{
+    ApiCall, ApiFailure, Change, CloudCall, Desk, Duty, Errand, Operator, Options, Outcome, Wake, World, write,
+};
 use kerf_mirror::{Kind, MirrorSettings, Object, View};
 use kerf_model::{ClaimName, Text, UnixMillis};
 use kube::Client;
@@ -146,6 +148,7 @@ impl Duty for Diary {
         let line = match change {
             Change::Pod { id, before, after } => format!("{} {} {}", id.name, before.is_some(), after.is_some()),
             Change::Node { name, before, after } => format!("{name} {} {}", before.is_some(), after.is_some()),
+            Change::Claim { name, before, after } => format!("{name} {} {}", before.is_some(), after.is_some()),
             other => format!("{other:?}"),
         };
         self.0.lock().unwrap().push(line);
@@ -183,11 +186,105 @@ fn duties_of_one_that_stands_by_are_shown_nothing_and_those_of_a_leader_all_ther
     operator.wake(Wake::Observed(Box::new(object("Node", "n", 100))));
     operator.stand_by();
     assert_eq!(*diary.0.lock().unwrap(), [""; 0]);
+    // First it hears of the claims that somebody else has made.
+    let mut batch = operator.work(UnixMillis(1));
+    let (ticket, _) = batch.errands.remove(0);
+    operator.wake(Wake::Done(ticket, Outcome::Api(Ok(json!({"items": []})))));
     operator.work(UnixMillis(1));
     assert_eq!(*diary.0.lock().unwrap(), ["n false true", "p1 false true", "p2 false true"]);
     operator.wake(Wake::Observed(Box::new(object("Pod", "p1", 101))));
     operator.work(UnixMillis(2));
     assert_eq!(diary.0.lock().unwrap()[3..], ["p1 true true"]);
+}
+
+#[test]
+fn after_the_clock_was_set_back_nobody_waits_long_for_what_does_not_end() {
+    let options = Options::new(MirrorSettings::new(View::Live));
+    let asks = || -> Vec<Box<dyn Duty>> { vec![Box::new(AsksOnce::default())] };
+    let operator = || {
+        let mut operator =
+            Operator::with_duties(options.clone(), Arc::new(NoCloud), Arc::new(Metrics::default()), asks());
+        let batch = operator.work(UnixMillis(100_000));
+        assert_eq!(batch.errands.len(), 1);
+        (operator, batch.errands.into_iter().next().unwrap().0)
+    };
+    let (mut stuck, _) = operator();
+    let set_back = stuck.work(UnixMillis(50_000));
+    assert!(set_back.errands.is_empty() && !stuck.must_restart(), "what is under way may still end");
+    let wish = set_back.wish.unwrap();
+    assert!(wish <= UnixMillis(75_000), "a machine may be gone two minutes after it is said: {wish:?}");
+    stuck.work(wish);
+    assert!(stuck.must_restart());
+    let (mut sound, ticket) = operator();
+    sound.work(UnixMillis(50_000));
+    sound.wake(Wake::Done(ticket, Outcome::Api(Ok(json!({})))));
+    sound.work(UnixMillis(60_000));
+    assert!(!sound.must_restart(), "it has begun anew by itself");
+}
+
+/// Orders one request at its first work.
+#[derive(Default)]
+struct AsksOnce(bool);
+
+impl Duty for AsksOnce {
+    fn name(&self) -> &'static str {
+        "test.asks"
+    }
+
+    fn observe(&mut self, _: &Change, _: &World) {}
+
+    fn work(&mut self, desk: &mut Desk<'_>) -> Option<UnixMillis> {
+        if !std::mem::replace(&mut self.0, true) {
+            desk.call(&"it".into(), write::get(NODES.collection()));
+        }
+        None
+    }
+
+    fn done(&mut self, _: &Text, _: Outcome, _: &mut Desk<'_>) {}
+}
+
+#[test]
+fn a_new_leader_lists_all_claims_before_it_works_and_begins_again_when_a_page_is_refused() {
+    let diary = Diary::default();
+    let options = Options::new(MirrorSettings::new(View::Live));
+    let duties: Vec<Box<dyn Duty>> = vec![Box::new(diary.clone())];
+    let mut operator = Operator::with_duties(options, Arc::new(NoCloud), Arc::new(Metrics::default()), duties);
+    operator.stand_by();
+    let mut now = UnixMillis(0);
+    // What is asked next, as soon as anything is.
+    let mut asked = |operator: &mut Operator| loop {
+        let batch = operator.work(now);
+        if let Some((ticket, Errand::Api(call))) = batch.errands.into_iter().next() {
+            return (ticket, call.path);
+        }
+        assert_eq!(*diary.0.lock().unwrap(), [""; 0], "nobody works before all is listed");
+        now = batch.wish.expect("it wants to ask again");
+    };
+    let page = |name: &str, token: &str| {
+        let claim = json!({"metadata": {"name": name, "uid": name, "resourceVersion": "7"}, "spec": {"requirements": [],
+            "nodeClassRef": {"group": "g", "kind": "k", "name": "n"}}});
+        Outcome::Api(Ok(json!({"metadata": {"continue": token}, "items": [claim]})))
+    };
+    let refused = |status: u16| {
+        Outcome::Api(Err(ApiFailure { status, reason: String::new(), message: "the token has expired".to_owned() }))
+    };
+    let path = "/apis/karpenter.sh/v1/nodeclaims";
+    for (expected, answer) in [
+        ("", refused(503)),
+        ("", page("one", "t1")),
+        // Compacted between two pages: the same token would be refused for ever.
+        ("t1", refused(410)),
+        ("", page("one", "t2")),
+        ("t2", page("two", "")),
+    ] {
+        let (ticket, asked) = asked(&mut operator);
+        assert!(asked.starts_with(path), "{asked}");
+        let token = asked.split_once("continue=").map_or("", |(_, token)| token);
+        assert_eq!(token, expected, "{asked}");
+        operator.wake(Wake::Done(ticket, answer));
+    }
+    operator.work(now);
+    assert_eq!(*diary.0.lock().unwrap(), ["one false true", "two false true"], "what the last leader bought is known");
 }
 
 #[tokio::test(flavor = "multi_thread")]

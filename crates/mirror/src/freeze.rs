@@ -3,7 +3,7 @@
 use crate::guards;
 use crate::pods::{Place, PodFact};
 use crate::pools::PoolFact;
-use crate::read::Reader;
+use crate::read::{Fault, Reader};
 use crate::resolve::{Resolver, ill};
 use crate::settings::View;
 use crate::shape::Shape;
@@ -16,14 +16,18 @@ use kerf_model::{
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 pub(crate) fn freeze(mirror: &Mirror, now: UnixMillis, supply: &dyn Supply) -> Snapshot {
     let mut readers: Vec<Reader> = Vec::new();
     let mut pools = freeze_pools(mirror, supply, &mut readers);
     let mut nodes = freeze_nodes(mirror, &pools, supply);
+    let claims: Vec<_> = mirror.node_claims.values().collect();
+    let mut bought = nodes::bought(mirror.nodes.values(), &claims);
     for pool in &mut pools {
-        pool.in_use = in_use(&nodes, &pool.name);
+        let nothing = || Resources::new().with(resources::NODES, Quantity::ZERO);
+        pool.in_use = bought.remove(&pool.name).unwrap_or_else(nothing);
     }
 
     let mut wants = Vec::new();
@@ -64,7 +68,11 @@ pub(crate) fn freeze(mirror: &Mirror, now: UnixMillis, supply: &dyn Supply) -> S
     for want in wants {
         let demand = match want.fault {
             Some(fault) => Err(Box::new(ill(fault))),
-            None => resolver.demand(&want.shape, &want.id.name, want.owner.as_ref(), &want.promised),
+            // A pod that brings a defect of ours to light is left out like one that cannot be read, and the others go on.
+            None => catch_unwind(AssertUnwindSafe(|| {
+                resolver.demand(&want.shape, &want.id.name, want.owner.as_ref(), &want.promised)
+            }))
+            .unwrap_or_else(|_| Err(Box::new(ill(defect())))),
         };
         match demand {
             Ok(demand) => pods.push(PendingPod {
@@ -99,6 +107,11 @@ pub(crate) fn freeze(mirror: &Mirror, now: UnixMillis, supply: &dyn Supply) -> S
         ill: ill_pods.into_iter().collect(),
         notes: all_notes(mirror, readers),
     }
+}
+
+fn defect() -> Fault {
+    let message = "what it needs cannot be worked out, which is a defect of Kerf: it is left out of planning";
+    Fault { field: "spec".into(), message: message.into() }
 }
 
 fn freeze_pools(mirror: &Mirror, supply: &dyn Supply, readers: &mut Vec<Reader>) -> Vec<Pool> {
@@ -241,18 +254,6 @@ fn price(node: &Node, own_type: Option<&InstanceType>, supply: &dyn Supply) -> O
             .min()
     });
     of_pool.or_else(|| supply.price(node.instance_type.as_ref()?, zone, capacity_type))
-}
-
-/// What the pool's nodes have that are not on their way out.
-fn in_use(nodes: &[Node], pool: &PoolName) -> Resources {
-    let mut total = Resources::new();
-    let mut n_nodes = 0;
-    for node in nodes.iter().filter(|node| node.pool.as_ref() == Some(pool) && node.stage != NodeStage::Leaving) {
-        total.add(&node.capacity);
-        n_nodes += 1;
-    }
-    total.set(resources::NODES, Quantity::from_units(n_nodes));
-    total
 }
 
 /// Puts running pods onto their nodes. Those that must leave with their node join the ones that want a place; the

@@ -71,6 +71,7 @@ pub(crate) struct NodeClaimFact {
     reserves: Resources,
     provider_id: Option<Text>,
     node_name: Option<Text>,
+    is_deleting: bool,
     is_leaving: bool,
     is_rebooting: bool,
 }
@@ -103,6 +104,7 @@ impl NodeClaimFact {
             reserves: reserves(reader, claim),
             provider_id: text(status.provider_id.as_deref()),
             node_name: text(status.node_name.as_deref()),
+            is_deleting: read::is_deleting(&claim.metadata),
             // A disruption command marks its nodes before it deletes their claims; a reboot only borrows the mark.
             is_leaving: read::is_deleting(&claim.metadata)
                 || read::is_true(&status.conditions, "InstanceTerminating")
@@ -165,18 +167,33 @@ pub(crate) fn merge<'a>(
     out
 }
 
-/// What each pool's machines have together, those on their way out left aside, and how many there are: what limits are compared
-/// with.
+/// What each pool's machines have together, those on their way out left aside, and how many there are: what people read.
 pub(crate) fn usage<'a>(
     nodes: impl Iterator<Item = &'a NodeFact>,
     claims: &[&'a NodeClaimFact],
 ) -> BTreeMap<PoolName, Resources> {
+    sum(pair(nodes, claims), |claim| claim.is_leaving)
+}
+
+/// The same with those that are only marked to go: what limits are compared with. A mark may be taken back, and what was bought in the room of
+/// such a node would be too much then.
+pub(crate) fn bought<'a>(
+    nodes: impl Iterator<Item = &'a NodeFact>,
+    claims: &[&'a NodeClaimFact],
+) -> BTreeMap<PoolName, Resources> {
+    sum(pair(nodes, claims), |claim| claim.is_deleting)
+}
+
+fn sum(
+    machines: Vec<(Option<&NodeFact>, Option<&NodeClaimFact>)>,
+    goes: impl Fn(&NodeClaimFact) -> bool,
+) -> BTreeMap<PoolName, Resources> {
     let mut out: BTreeMap<PoolName, Resources> = BTreeMap::new();
-    for (node, claim) in pair(nodes, claims) {
-        let is_leaving = node.is_some_and(|node| node.is_deleting) || claim.is_some_and(|claim| claim.is_leaving);
+    for (node, claim) in machines {
+        let goes = node.is_some_and(|node| node.is_deleting) || claim.is_some_and(&goes);
         let of_node = node.and_then(|node| node.labels.get(labels::NODEPOOL));
         let pool = of_node.or_else(|| claim.and_then(|claim| claim.labels.get(labels::NODEPOOL)));
-        let Some(pool) = pool.filter(|_| !is_leaving) else {
+        let Some(pool) = pool.filter(|_| !goes) else {
             continue;
         };
         let total = out.entry(PoolName(pool.clone())).or_default();

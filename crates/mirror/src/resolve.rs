@@ -78,6 +78,8 @@ impl<'a> Resolver<'a> {
         owner: Option<&Owner>,
         promised: &BTreeMap<Text, ClaimFact>,
     ) -> Result<DemandIdx, Box<Why>> {
+        #[cfg(test)]
+        assert!(pod_name != "panics", "planted");
         if shape.uses_devices {
             return Err(Box::new(Why::DynamicResources));
         }

@@ -173,6 +173,9 @@ impl Process {
         }
         let wall = self.wall(now);
         let batch = self.operator.work(wall);
+        if self.operator.must_restart() {
+            return Err("its clock was set back while much was under way".to_owned());
+        }
         // A wish is kept as a wait: whoever sets the clock does not shorten it.
         self.wish = batch.wish.map(|wish| Moment(now.0.saturating_add(wish.0.saturating_sub(wall.0))));
         for (ticket, errand) in batch.errands {

@@ -333,8 +333,8 @@ mod tests {
     fn a_panic_that_somebody_guards_leaves_the_process_alone_and_any_other_ends_it() {
         if let Ok(case) = std::env::var(CASE) {
             end_on_panic();
-            let on_a_thread = || {
-                let thread = std::thread::Builder::new().name(kerf_engine::THREAD.to_owned());
+            let on_a_thread = |name: &str| {
+                let thread = std::thread::Builder::new().name(name.to_owned());
                 let thread: std::thread::JoinHandle<()> = thread.spawn(|| panic!("planted")).unwrap();
                 if let Err(panic) = thread.join() {
                     std::panic::resume_unwind(panic);
@@ -342,12 +342,13 @@ mod tests {
             };
             match case.as_str() {
                 "guarded" => assert!(guard::guarded::<()>(|| panic!("planted")).is_err()),
-                "thread" => assert!(guard::guarded(on_a_thread).is_err()),
+                "thread" => assert!(guard::guarded(|| on_a_thread(kerf_engine::THREAD)).is_err()),
+                "expression" => assert!(guard::guarded(|| on_a_thread(kerf_cloud::EXPRESSION_THREAD)).is_err()),
                 _ => panic!("planted"),
             }
             return;
         }
-        for (case, expected) in [("guarded", 0), ("thread", 0), ("unguarded", 1)] {
+        for (case, expected) in [("guarded", 0), ("thread", 0), ("expression", 0), ("unguarded", 1)] {
             let name = "run::tests::a_panic_that_somebody_guards_leaves_the_process_alone_and_any_other_ends_it";
             let output =
                 Command::new(std::env::current_exe().unwrap()).args(["--exact", name]).env(CASE, case).output();

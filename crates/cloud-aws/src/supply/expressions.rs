@@ -8,6 +8,7 @@ use crate::limits::EXPRESSION_STACK_BYTES;
 use crate::memory::Memory;
 use cel::extractors::Arguments;
 use cel::{Context, Env, ExecutionError, Program, Value};
+use kerf_cloud::EXPRESSION_THREAD;
 use kerf_cloud::aws::TypeFacts;
 use kerf_model::{Text, UnixMillis};
 use std::cmp::Ordering;
@@ -129,7 +130,7 @@ impl Expressions {
 /// Parser and interpreter call themselves, and need more stack than there is where plans are made.
 fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, String> {
     std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().name("expression".to_owned()).stack_size(EXPRESSION_STACK_BYTES);
+        let thread = std::thread::Builder::new().name(EXPRESSION_THREAD.to_owned()).stack_size(EXPRESSION_STACK_BYTES);
         let thread = thread.spawn_scoped(scope, work).map_err(|error| format!("there is no thread for it: {error}"))?;
         thread.join().map_err(|_| "it met a defect of the interpreter".to_owned())
     })

@@ -17,6 +17,7 @@ use crate::duty::Duty;
 use crate::errand::{ApiCall, ApiFailure, Outcome, Thought};
 use crate::events::{About, Event, MESSAGE_MAX, cut};
 use crate::guard::Defect;
+use crate::limits::POISON_TOLD_MAX;
 use crate::metrics::families;
 use crate::overlays;
 use crate::poison::{Poison, Quarantine};
@@ -158,7 +159,10 @@ impl Duty for Provisioning {
                 };
                 if generation(before) != generation(after) {
                     self.window.trigger(&format!("pool/{name}").into());
-                    self.quarantine.forget(&Poison::Pool(PoolName(name.clone())));
+                    // What is only looked at again comes without a before.
+                    if before.is_some() {
+                        self.quarantine.forget(&Poison::Pool(PoolName(name.clone())));
+                    }
                 }
             }
             Change::Class { class, .. } => self.window.trigger(&format!("class/{}", class.name).into()),
@@ -403,8 +407,13 @@ impl Provisioning {
         let name = "provisioner";
         desk.metrics.add(&families::DEFECTS_TOTAL, &[name], 1.0);
         tracing::error!(controller = name, error = %defect, n_left_out = poison.len(), "held a panic while planning");
-        for poison in poison {
+        let n_more = poison.len().saturating_sub(POISON_TOLD_MAX);
+        for (nth, poison) in poison.into_iter().enumerate() {
             let minutes = self.quarantine.keep(poison.clone(), desk.now) / 60_000;
+            // Replicas of one workload are one story.
+            if nth >= POISON_TOLD_MAX {
+                continue;
+            }
             let words = format!("planning panics because of it, and leaves it out for {minutes} minutes ({defect})");
             tracing::error!(controller = name, object = %poison, "{words}");
             let about = match &poison {
@@ -414,6 +423,9 @@ impl Provisioning {
             if let Some(about) = about {
                 desk.event(Event::warning(about, "Quarantined", crate::events::cut(words)));
             }
+        }
+        if n_more > 0 {
+            tracing::error!(controller = name, pods = n_more, "so many more are left out with them");
         }
         self.window.again_at(UnixMillis(desk.now.0 + AFTER_DEFECT_MS));
     }

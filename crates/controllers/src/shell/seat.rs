@@ -84,6 +84,12 @@ impl Seat {
                 self.take(&mut batch);
             }
             wish = self.work();
+            if self.operator.must_restart() {
+                tracing::error!(
+                    "the clock was set back, and what is under way does not end: ending, so that the process is started again"
+                );
+                return;
+            }
             self.health.stand_still(self.operator.standstills());
             // Until everything is there nothing is decided, and ten thousand objects come through an inbox of a hundred.
             let pace = if self.operator.world().is_synced() { PACE } else { Duration::ZERO };

@@ -10,6 +10,14 @@ fn check(document: &str, expected: &str) {
 }
 
 #[test]
+fn a_pod_that_brings_a_defect_to_light_is_left_out_and_told_and_the_rest_goes_on() {
+    check(
+        &pod("").replace("name: p,", "name: panics,"),
+        "Pod default/panics | spec | what it needs cannot be worked out, which is a defect of Kerf",
+    );
+}
+
+#[test]
 fn each_mistake_is_told_with_object_and_field_and_the_rest_goes_on() {
     let affinity = |expression: &str| {
         pod(&format!(

@@ -232,6 +232,23 @@ fn pods_on_nodes_that_are_not_shown_are_told_once() {
 }
 
 #[test]
+fn a_machine_counts_against_its_limit_until_its_claim_or_node_is_deleted_whatever_it_is_marked_with() {
+    let ours = "karpenter.sh/nodepool: default";
+    let marked = claim("providerID: id-1, conditions: [{type: DisruptionReason, status: 'True'}]");
+    let deleted = marked.replace("name: c,", "name: c, deletionTimestamp: '2026-01-01T00:00:00Z',");
+    for (story, yaml, in_use, usage) in [
+        ("marked", node(ours, "") + &marked, "cpu 2, nodes 1", None),
+        ("deleted", node(ours, "") + &deleted, "nodes 0", None),
+        ("neither", node(ours, "") + &claim("providerID: id-1"), "cpu 2, nodes 1", Some("cpu 2, nodes 1")),
+    ] {
+        let mirror = observed(MirrorSettings::new(View::Files), &format!("{POOL}{yaml}"));
+        let pool = &mirror.snapshot(UnixMillis(0), &TestSupply).pools[0];
+        assert_eq!(pool.in_use.to_string(), in_use, "{story}");
+        assert_eq!(mirror.usage().get(&pool.name).map(ToString::to_string).as_deref(), usage, "{story}");
+    }
+}
+
+#[test]
 fn until_the_cloud_has_answered_a_claim_counts_with_what_it_reserves() {
     let reserving = |text: &str, status: &str| {
         claim(status).replace("name: c,", &format!("name: c, annotations: {{kerf.dev/reserves: '{text}'}},"))

@@ -38,8 +38,8 @@ pub(crate) fn always(scene: &Rehearsal, cloud: &SimCloud, allowed: &[Allowed]) -
             breaches.push(format!("one machine for two: {id} is {other}'s and {}'s", name(claim)));
         }
     }
-    // A limit is about what stays: what goes may be replaced before it is gone. A command marks what it takes before it deletes it, and a
-    // Node that somebody deletes takes its claim with it.
+    // A limit is about what stays: what goes may be replaced before it is gone, and a Node that somebody deletes takes its claim with it. What
+    // is only marked may stay after all.
     let nodes = scene.nodes();
     let is_going = |node: &&Value| !node["metadata"]["deletionTimestamp"].is_null();
     let going: BTreeSet<&str> =
@@ -47,8 +47,6 @@ pub(crate) fn always(scene: &Rehearsal, cloud: &SimCloud, allowed: &[Allowed]) -
     let stays = |claim: &&Value| {
         claim["metadata"]["deletionTimestamp"].is_null()
             && claim["status"]["providerID"].as_str().is_none_or(|id| !going.contains(id))
-            && !is_true(claim, "DisruptionReason")
-            && !is_true(claim, "InstanceTerminating")
     };
     let staying: BTreeSet<&str> = claims.iter().filter(stays).map(name).collect();
     for Allowed { pool, cores, disrupted } in allowed {
