@@ -58,6 +58,11 @@ impl Resource {
         format!("{}?limit={LIST_PAGE}{rest}", self.collection())
     }
 
+    /// Of pods: those that are bound to a node.
+    pub fn on_node(&self, node: &str) -> String {
+        format!("{}?fieldSelector=spec.nodeName%3D{node}", self.collection())
+    }
+
     /// Where all of them are listed.
     pub fn collection(&self) -> String {
         if self.group.is_empty() {

@@ -12,6 +12,7 @@ use kerf_api::{CapacityBuffer, NodeClaim, NodeOverlay, NodePool};
 use kerf_mirror::{Kind, Mirror, NodeClassObject, Object, ObjectKey, PodState};
 use kerf_model::{Labels, NodeClassRef, PodId, Text};
 use rustc_hash::{FxHashMap, FxHashSet};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -186,6 +187,19 @@ impl World {
     /// Pods bound to a node, ended ones included, by name.
     pub fn pods_on(&self, node: &str) -> impl Iterator<Item = &Arc<PodState>> {
         self.pods_by_node.get(node).into_iter().flatten().filter_map(|id| self.pod(id))
+    }
+
+    /// Pods of the API server's list that are alive, and that our watch has not shown on the node.
+    pub fn unseen_of(&self, list: &Value, node: &str) -> Vec<String> {
+        let pods = list["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let text =
+            |pod: &Value, pointer: &str| pod.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let alive = pods.iter().filter(|pod| !matches!(&*text(pod, "/status/phase"), "Succeeded" | "Failed"));
+        let missing = alive.filter(|pod| {
+            let uid = text(pod, "/metadata/uid");
+            !self.pods_on(node).any(|known| *known.uid == *uid)
+        });
+        missing.map(|pod| format!("{}/{}", text(pod, "/metadata/namespace"), text(pod, "/metadata/name"))).collect()
     }
 
     /// The nodes of a machine: one, unless something is wrong.

@@ -64,7 +64,7 @@ fn lets_go(call: &ApiCall) -> bool {
     call.method == "PATCH" && finalizers.is_some_and(|all| !all.iter().any(|one| one == TERMINATION_FINALIZER))
 }
 
-/// Pods of workloads on a node that nobody has asked to go.
+/// Pods on a node that nobody has asked to go, whoever made them. Those of a DaemonSet go with their node.
 fn pods_left(server: &Server, node: &str) -> Vec<String> {
     let path = format!("{}?fieldSelector=spec.nodeName%3D{node}", PODS.collection());
     let list = request(server, "GET", &path, "", &Value::Null).unwrap_or_default();
@@ -72,7 +72,7 @@ fn pods_left(server: &Server, node: &str) -> Vec<String> {
         let owner = pod.pointer("/metadata/ownerReferences/0/kind");
         let phase = pod["status"]["phase"].as_str().unwrap_or_default();
         pod["metadata"]["deletionTimestamp"].is_null()
-            && owner.is_some_and(|owner| owner == "ReplicaSet")
+            && owner.is_none_or(|owner| owner != "DaemonSet")
             && matches!(phase, "Pending" | "Running")
     };
     let left = list["items"].as_array().into_iter().flatten().filter(is_left);

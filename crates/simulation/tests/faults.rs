@@ -168,6 +168,26 @@ fn a_pod_watch_frozen_for_twice_the_limit_ends_no_node_and_recovers_by_itself() 
     assert_eq!(scene.breaches(), &[] as &[String]);
 }
 
+#[test]
+fn a_full_node_that_a_frozen_watch_shows_as_empty_is_neither_marked_nor_taken_before_anybody_notices() {
+    let (mut scene, cloud, _) = with_an_unseen_pod("20s");
+    let mut n_looks = 0;
+    for _ in 0..600 {
+        scene.run_for(1);
+        let nodes = scene.nodes();
+        let taints = nodes[0]["spec"]["taints"].as_array().map(Vec::as_slice).unwrap_or_default();
+        assert!(taints.iter().all(|taint| taint["key"] != "karpenter.sh/disrupted"), "a full node is marked");
+        assert!(scene.claims()[0]["metadata"]["deletionTimestamp"].is_null(), "a full node goes");
+        n_looks = scene.trace().iter().filter(|line| line.contains("spec.nodeName%3D")).count();
+    }
+    assert!(n_looks > 0, "it looked empty, and somebody asked");
+    assert_eq!((n_running(&scene), n_machines(&cloud)), (1, 1));
+    // Of a watch that is heard of again.
+    scene.patch(DEPLOYMENT, &json!({"spec": {"replicas": 0}}));
+    scene.run_until("an empty node goes", 900, |_| n_machines(&cloud) == 0);
+    assert_eq!(scene.breaches(), &[] as &[String]);
+}
+
 /// Leaders fall asleep in the midst of work, and others take over; what was sent without a lease, and how it came out.
 fn sleepers() -> (Vec<String>, bool) {
     let (mut scene, _) = scene(true, CloudFaults::default());

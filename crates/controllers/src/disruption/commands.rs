@@ -27,7 +27,13 @@ pub struct Held {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stage {
     /// To be marked, and then deleted.
-    Taking { method: Method, command: Text, until: UnixMillis },
+    Taking {
+        method: Method,
+        command: Text,
+        until: UnixMillis,
+        /// The API server itself lists nobody on it whom our watch has not shown; nothing is marked before.
+        is_confirmed: bool,
+    },
     /// The API server has taken the deletion.
     Deleted,
     /// Marks are to be removed: the command failed, or nobody remembers it.
@@ -55,7 +61,7 @@ impl Commands {
         let n_queued = i64::try_from(self.held.len() + nodes.len()).unwrap_or(i64::MAX);
         let until = UnixMillis(now.0.saturating_add(each.saturating_mul(n_queued).clamp(least, most)));
         for (claim, node) in nodes {
-            let stage = Stage::Taking { method, command: command.clone(), until };
+            let stage = Stage::Taking { method, command: command.clone(), until, is_confirmed: false };
             self.put(claim, node, stage);
         }
     }
@@ -72,6 +78,12 @@ impl Commands {
     /// Leaves a node to another duty, which releases it or lets it be given back.
     pub fn lend(&mut self, claim: &Text, node: &Text) {
         self.put(claim, node, Stage::Lent);
+    }
+
+    pub fn confirm(&mut self, claim: &str) {
+        if let Some(Held { stage: Stage::Taking { is_confirmed, .. }, .. }) = self.held.get_mut(claim) {
+            *is_confirmed = true;
+        }
     }
 
     pub fn deleted(&mut self, claim: &str) {

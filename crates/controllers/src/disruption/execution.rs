@@ -1,9 +1,12 @@
 //! Duty `disruption.queue`: carries commands out, each node by itself.
 //!
 //! ```text
-//! Taking ─▶ taint the node, name the reason on the claim ─▶ still as decided? ─▶ delete the claim ─▶ Deleted ─▶ released
+//! Taking ─▶ look ─▶ taint the node, name the reason on the claim ─▶ still as decided? ─▶ delete the claim ─▶ Deleted ─▶ released
 //!    └── time is up, or pods came ─▶ GivingBack ─▶ untaint, take the reason back ─▶ released
 //! ```
+//!
+//! To look is to ask the API server itself who is on a node that seems empty: a watch that has fallen silent shows full nodes as empty for as
+//! long as it takes to notice.
 //!
 //! Only deletions so far: a command with replacements will hold its deletions back until they are initialized.
 
@@ -15,7 +18,8 @@ use crate::errand::Outcome;
 use crate::events::{About, Event};
 use crate::metrics::families;
 use crate::queue::Queue;
-use crate::resource::{NODE_CLAIMS, NODES};
+use crate::resource::{NODE_CLAIMS, NODES, PODS};
+use crate::standstill::Looks;
 use crate::world::{Change, World};
 use crate::write;
 use k8s_openapi::api::core::v1::Node;
@@ -27,6 +31,7 @@ const NAME: &str = "disruption.queue";
 const BACKOFF_MS: (i64, i64) = (1_000, 10_000);
 
 /// The requests that a claim may have under way, as keys.
+const LOOK: &str = "look";
 const TAINT: &str = "taint";
 const REASON: &str = "reason";
 const DELETE: &str = "delete";
@@ -87,8 +92,9 @@ impl Duty for Execution {
                 tracing::debug!(controller = NAME, NodeClaim = &*claim, request = what, error = %failure, "will try again");
                 self.queue.retry(claim, desk.now);
             }
-            _ => {
+            outcome => {
                 match what {
+                    LOOK => looked(&claim, &outcome, desk),
                     TAINT => tell_tainted(&claim, desk),
                     DELETE => self.deleted(&claim, desk),
                     _ => {}
@@ -114,7 +120,7 @@ impl Execution {
             return;
         }
         // The end of each marks the claim again.
-        if [TAINT, REASON, DELETE].iter().any(|what| desk.is_busy(&format!("{what}/{claim}"))) {
+        if [LOOK, TAINT, REASON, DELETE].iter().any(|what| desk.is_busy(&format!("{what}/{claim}"))) {
             return;
         }
         match &held.stage {
@@ -138,6 +144,12 @@ impl Execution {
                     "abandoning disruption, pods have come to the node"
                 );
                 desk.commands.give_back(claim, &held.node);
+            }
+            // A list of all pods that was asked for anyway says as much.
+            Stage::Taking { method: Method::Emptiness, is_confirmed: false, .. }
+                if !desk.brake.has_agreed(Looks::Empty, claim) =>
+            {
+                desk.call(&key(LOOK, claim), write::get(PODS.on_node(&held.node)));
             }
             Stage::Taking { method, .. } => mark_and_delete(claim, object, node, *method, desk),
             Stage::Deleted | Stage::Lent => {}
@@ -171,6 +183,24 @@ fn is_as_decided(method: Method, world: &World, node: &str, now: UnixMillis) -> 
     let pods = || world.pods_on(node).map(|pod| &**pod);
     method != Method::Emptiness
         || (cost::is_empty(cost::reschedule_cost(pods())) && !pods().any(|pod| pod.is_active() && pod.is_held(now)))
+}
+
+/// The API server has said who is on the node.
+fn looked(claim: &Text, outcome: &Outcome, desk: &mut Desk<'_>) {
+    let Some(Held { node, .. }) = desk.commands.get(claim).cloned() else { return };
+    let Outcome::Api(Ok(list)) = outcome else { return };
+    let unseen = desk.world.unseen_of(list, &node);
+    if unseen.is_empty() {
+        return desk.commands.confirm(claim);
+    }
+    tracing::warn!(
+        controller = NAME,
+        NodeClaim = &**claim,
+        Node = &*node,
+        pods = unseen.join(", "),
+        "abandoning disruption, the API server lists pods on the node that the watch has not shown yet"
+    );
+    desk.commands.give_back(claim, &node);
 }
 
 fn mark_and_delete(claim: &Text, object: &NodeClaim, node: &Node, method: Method, desk: &mut Desk<'_>) {

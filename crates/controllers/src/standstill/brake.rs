@@ -139,6 +139,11 @@ impl Brake {
         self.looks.get(&looks).is_some_and(|it| it.suspects.contains_key(claim))
     }
 
+    /// Whether a fresh answer agreed lately that it looks so.
+    pub fn has_agreed(&self, looks: Looks, claim: &str) -> bool {
+        self.looks.get(&looks).is_some_and(|it| it.agreed.contains_key(claim))
+    }
+
     /// Why it is pulled; the first reason of several.
     pub fn pulled(&self) -> Option<&Pulled> {
         Looks::ALL.into_iter().find_map(|looks| self.pulled_by(looks))

@@ -87,11 +87,17 @@ impl Duty for Check {
     fn observe(&mut self, _: &Change, _: &World) {}
 
     fn work(&mut self, desk: &mut Desk<'_>) -> Option<UnixMillis> {
+        // What was asked and is not under way any more had an answer that nobody could take in: it is asked again.
+        let is_weighing = self.pods.weighed_until.is_some();
+        self.asked.retain(|looks, _| desk.is_busy(looks.as_str()) || *looks == Looks::Empty && is_weighing);
         for looks in Looks::ALL {
-            if desk.brake.pulled_by(looks).is_some_and(|pulled| pulled.objection.is_none())
+            if let Some(pulled) = desk.brake.pulled_by(looks)
                 && !self.asked.contains_key(&looks)
             {
-                self.queue.add(looks);
+                match pulled.objection {
+                    None => self.queue.add(looks),
+                    Some(_) => self.queue.add_at(looks, UnixMillis(desk.now.0 + millis(BRAKE_AGAIN_MOST))),
+                }
             }
         }
         for looks in self.queue.take_due(desk.now) {
@@ -203,7 +209,7 @@ impl Check {
             })
             .collect();
         let claims: BTreeMap<&str, &Text> = claims.iter().map(|(claim, node)| (&**node, *claim)).collect();
-        let Value::Array(items) = answer["items"].take() else {
+        let Some(Value::Array(items)) = answer.get_mut("items").map(Value::take) else {
             return self.judged(Looks::Empty, Some(NO_LIST.to_owned()), desk);
         };
         for item in items {
@@ -222,7 +228,7 @@ impl Check {
 
     fn took_claims(&mut self, mut answer: Value, desk: &mut Desk<'_>) {
         let looks = Looks::Unclaimed;
-        let Value::Array(items) = answer["items"].take() else {
+        let Some(Value::Array(items)) = answer.get_mut("items").map(Value::take) else {
             return self.judged(looks, Some(NO_LIST.to_owned()), desk);
         };
         for id in items.iter().filter_map(|item| item["status"]["providerID"].as_str()) {

@@ -22,7 +22,7 @@ use kerf_api::{NodeClaim, labels};
 use kerf_cloud::{CloudProvider, InstanceRef};
 use kerf_mirror::Kind;
 use kerf_model::{NodeClassRef, Text, UnixMillis};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -167,7 +167,7 @@ impl Duty for NodeTermination {
                 return;
             }
             (Step::CountPods, Outcome::Api(Ok(list))) => {
-                let unseen = unseen(&list, name, desk.world);
+                let unseen = desk.world.unseen_of(&list, name);
                 if unseen.is_empty() {
                     (going.counted_at, going.unseen_since) = (Some(desk.now), None);
                 } else {
@@ -313,12 +313,11 @@ impl NodeTermination {
             return None;
         }
         if matches!(stage, Stage::Waiting(_)) {
-            going.counted_at = None;
+            (going.counted_at, going.unseen_since) = (None, None);
         } else if must_count(going, deadline, desk.now) {
             // What we know of pods may be behind. The machine ends with whoever is on it, so who is there is asked for once more.
             going.under_way = Some(Step::CountPods);
-            let path = format!("{}?fieldSelector=spec.nodeName%3D{name}", PODS.collection());
-            desk.call(name, write::get(path));
+            desk.call(name, write::get(PODS.on_node(name)));
             return None;
         }
         match (stage, &claim) {
@@ -351,18 +350,6 @@ impl NodeTermination {
 fn must_count(going: &Going, deadline: Option<UnixMillis>, now: UnixMillis) -> bool {
     let is_over = going.unseen_since.is_some_and(|since| now >= after(since, UNSEEN_PODS));
     going.counted_at.is_none() && !is_over && deadline.is_none_or(|deadline| deadline > now)
-}
-
-/// Pods of a list that are alive, and that the watch has not shown on the node.
-fn unseen(list: &Value, node: &Text, world: &World) -> Vec<String> {
-    let pods = list["items"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let text = |pod: &Value, pointer: &str| pod.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let alive = pods.iter().filter(|pod| !matches!(&*text(pod, "/status/phase"), "Succeeded" | "Failed"));
-    let missing = alive.filter(|pod| {
-        let uid = text(pod, "/metadata/uid");
-        !world.pods_on(node).any(|known| *known.uid == *uid)
-    });
-    missing.map(|pod| format!("{}/{}", text(pod, "/metadata/namespace"), text(pod, "/metadata/name"))).collect()
 }
 
 /// How far a node is.

@@ -18,7 +18,7 @@ use story::Ended;
 const FIRST: u64 = 1;
 const SECONDS: u64 = 90;
 /// Fewer than this in that time say nothing.
-const LEAST: u64 = 8;
+const LEAST: u64 = 4;
 /// As much of the trace is shown of a seed that fails.
 const SHOWN: usize = 60;
 
