@@ -339,7 +339,18 @@ impl Watcher {
 
     /// A watch that says nothing for so long is given up.
     fn patience(&self) -> Duration {
-        (self.stale_after / 2).min(self.lasts() + Duration::from_secs(30))
+        (self.stale_after / 2).min(self.longest())
+    }
+
+    /// A watch that is not over after so long is given up, however much it says: the server was to end it before.
+    fn longest(&self) -> Duration {
+        self.lasts() + Duration::from_secs(30)
+    }
+
+    /// Until when a watch may be silent that was asked for then.
+    fn silent_until(&self, asked_at: Moment, is_beginning: bool, now: Moment) -> Moment {
+        let silence = if is_beginning { BEGINNING_SILENCE } else { self.patience() };
+        now.after(silence).min(asked_at.after(self.longest()))
     }
 
     /// A deadline, shorter where a short limit leaves no time for it.
@@ -375,15 +386,16 @@ impl Watcher {
                     if !thread.is_beginning {
                         self.out.push_back(Do::Report(Report::Has));
                     }
-                    let by = now.after(if thread.is_beginning { BEGINNING_SILENCE } else { self.patience() });
+                    let by = self.silent_until(thread.asked_at, thread.is_beginning, now);
                     self.state = State::Following { thread, frames: Frames::new(is_wire), by };
                 }
             }
             News::Piece(piece) => {
-                let patience = self.patience();
-                if let State::Following { thread, frames, by } = &mut self.state {
+                let State::Following { thread, .. } = &self.state else { return };
+                let until = self.silent_until(thread.asked_at, thread.is_beginning, now);
+                if let State::Following { frames, by, .. } = &mut self.state {
                     frames.feed(piece);
-                    *by = now.after(if thread.is_beginning { BEGINNING_SILENCE } else { patience });
+                    *by = until;
                 }
             }
             News::Closed { broke } => self.closed(now, broke),
@@ -517,7 +529,7 @@ impl Watcher {
     }
 
     fn take(&mut self, now: Moment, event: Event) -> Result<(), Break> {
-        let patience = self.patience();
+        let (patience, longest) = (self.patience(), self.longest());
         let State::Following { thread, by, .. } = &mut self.state else { return Ok(()) };
         thread.is_silent = false;
         let is_beginning = thread.is_beginning;
@@ -550,7 +562,7 @@ impl Watcher {
                 thread.remember(version);
                 if is_beginning {
                     thread.is_beginning = false;
-                    *by = now.after(patience);
+                    *by = now.after(patience).min(thread.asked_at.after(longest));
                     let present = thread.present.take();
                     self.listed(now, at, present);
                 }
@@ -633,8 +645,11 @@ impl Watcher {
             State::Following { thread, by, .. } if *by <= now && thread.is_beginning => {
                 (From::Everything, Break::NeedsList)
             }
-            State::Following { by, .. } if *by <= now => {
-                let message = format!("the watch said nothing for {} s", self.patience().as_secs());
+            State::Following { thread, by, .. } if *by <= now => {
+                let message = match thread.asked_at.after(self.longest()) <= now {
+                    true => "the watch does not end, although it was to last no longer".to_owned(),
+                    false => format!("the watch said nothing for {} s", self.patience().as_secs()),
+                };
                 self.complain(now, "watch", Trouble::Unreachable { message });
                 // It was waited for long enough.
                 self.state = State::Resting { until: now, then: From::Everything };
@@ -679,6 +694,10 @@ impl Watcher {
         }
         let from = thread.resume();
         if matches!(from, From::Everything) {
+            // Ended as it was asked to, and so it would be each time: what is there takes longer to show than a watch lasts.
+            if broke.is_none() && thread.is_beginning && lasted.saturating_add(Duration::from_secs(1)) >= self.lasts() {
+                return self.stop(now, from, Break::NeedsList, None);
+            }
             let message = "the connection ended before everything was seen".to_owned();
             let trouble = Trouble::Unreachable { message };
             return self.stop(now, from, Break::Trouble { verb: "list", trouble }, None);

@@ -204,6 +204,21 @@ fn a_frozen_watch_is_begun_anew_and_only_then_stale() {
 }
 
 #[test]
+fn a_watch_that_drips_and_never_ends_is_begun_anew() {
+    let mut stage = Stage::pods().beginning(&[("a", 5)]);
+    let n_asked = stage.asked.len();
+    let mut second = 0;
+    while stage.asked.len() == n_asked {
+        second += 10;
+        assert!(second < 400, "it drips for ever");
+        stage.is_silent_until(second);
+        // A byte of an event that never becomes one.
+        stage.hears(News::Piece(Bytes::from_static(b" ")));
+    }
+    assert!(second >= 240, "it may last as long as it was asked to: {second}");
+}
+
+#[test]
 fn a_watch_that_has_shown_everything_may_be_quiet() {
     let stage = Stage::pods().beginning(&[("a", 3)]);
     assert_eq!(stage.until, stage.now.after(LIMIT / 2), "not only for as long as its beginning may pause");
