@@ -63,6 +63,28 @@ fn a_claim_has_its_finalizer_before_anything_is_launched() {
     assert!(matches!(errands.as_slice(), [(_, Errand::Cloud(_))]), "{errands:?}");
 }
 
+#[test]
+fn a_claim_that_takes_a_name_over_waits_for_the_answer_about_the_one_before() {
+    let (mut scene, cloud) = rehearse(lifecycle);
+    cloud.script().is_silent = true;
+    scene.create_value(&claim("c", &json!({})));
+    scene.run_for(5);
+    assert_eq!(cloud.script().orders.len(), 1);
+    // Somebody forces it away, and makes another one of its name.
+    let path = format!("{CLAIMS}/c");
+    scene.delete(&path);
+    scene.patch(&path, &json!({"metadata": {"finalizers": null}}));
+    scene.create_value(&claim("c", &json!({})));
+    let uid = get_claim(&scene, "c")["metadata"]["uid"].clone();
+    scene.run_for(30);
+    assert_eq!(cloud.script().orders.len(), 1, "it waits");
+    cloud.script().is_silent = false;
+    scene.run_until("it is launched", 60, |scene| condition(&get_claim(scene, "c"), "Launched").starts_with("True"));
+    let claim = get_claim(&scene, "c");
+    let id = claim["status"]["providerID"].as_str().unwrap();
+    assert!(claim["metadata"]["uid"] == uid && id.ends_with(uid.as_str().unwrap()), "its own machine: {id}");
+}
+
 /// An operator that knows of a registered claim which is being deleted, and whose Node cannot be read; it may be known from before.
 fn with_an_unreadable_node(is_known: bool, deadline: Option<&str>) -> (Operator, ObjectKey) {
     let cloud = Arc::new(ScriptedCloud::default());

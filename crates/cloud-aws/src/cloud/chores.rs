@@ -184,10 +184,12 @@ impl Inner {
         let listed = self.instances.list().await?;
         let held: BTreeSet<&str> =
             in_use.claims.iter().filter_map(|claim| claim.provider_id.as_deref()).map(id_of).collect();
-        let claims: BTreeSet<&str> = in_use.claims.iter().map(|claim| claim.name.as_str()).collect();
+        // A claim that has another machine does not know this one, whoever bore its name before.
+        let waiting = in_use.claims.iter().filter(|claim| claim.provider_id.is_none());
+        let waiting: BTreeSet<&str> = waiting.map(|claim| claim.name.as_str()).collect();
         let orphans = listed.iter().filter(|instance| {
             let is_old = now_ms - instance.launched_ms > GROWN_UP_MS;
-            is_old && !held.contains(instance.id.as_str()) && !claims.contains(&*self.instances.claim_of(instance))
+            is_old && !held.contains(instance.id.as_str()) && !waiting.contains(&*self.instances.claim_of(instance))
         });
         let asks = orphans.map(|instance| ChoreAsk::EndMachine {
             provider_id: crate::instances::ProviderId::format(&instance.zone, &instance.id),

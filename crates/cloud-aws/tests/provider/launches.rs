@@ -295,6 +295,29 @@ fn the_end_of_an_instance_that_no_claim_knows_is_asked_for_once_it_is_half_a_min
 }
 
 #[test]
+fn an_instance_whose_claim_has_another_one_by_now_is_known_to_nobody() {
+    let stage = stage();
+    let first = stage.launch(stage.order("pool-1", &EITHER)).unwrap();
+    let second = stage.launch(stage.order("other", &EITHER)).unwrap();
+    stage.clock.advance(Duration::from_secs(120));
+    let collect = |second: &Instance, provider_id: Option<kerf_model::Text>| {
+        let mut in_use = InUse::clone(&in_use(&stage, &[second]));
+        in_use.claims[0].name = ClaimName("pool-1".into());
+        in_use.claims[0].provider_id = provider_id;
+        stage.wait(stage.cloud.run_chore("instance.garbagecollection", Arc::new(in_use))).unwrap().asks
+    };
+    // A static claim's name is given again when somebody forces the first one away.
+    let asks = collect(&second, Some(second.provider_id.clone()));
+    assert_eq!(asks, [ChoreAsk::EndMachine { provider_id: first.provider_id.clone(), is_ending: false }]);
+    let spared = collect(&second, None);
+    assert!(
+        !spared
+            .iter()
+            .any(|ask| matches!(ask, ChoreAsk::EndMachine { provider_id, .. } if provider_id == &first.provider_id))
+    );
+}
+
+#[test]
 fn d0_20_a_claim_whose_instance_lost_its_pool_tag_is_let_go_and_the_instance_kept() {
     let stage = stage();
     let bought = stage.launch(stage.order("claim", &EITHER)).unwrap();

@@ -67,6 +67,9 @@ impl By {
 struct Wanted {
     uid: Option<String>,
     end: End,
+    /// The deadline that the API server was last asked to store, and whether it has: a claim that cannot be read does not show it.
+    deadline: Option<UnixMillis>,
+    is_deadline_stored: bool,
     /// The claim as it was when its deletion was asked for.
     leaving: Option<Arc<NodeClaim>>,
 }
@@ -83,6 +86,8 @@ impl Endings {
         let wanted = self.wanted.entry(name.clone()).or_insert_with(|| Wanted {
             uid: claim.metadata.uid.clone(),
             end: end.clone(),
+            deadline: None,
+            is_deadline_stored: false,
             leaving: None,
         });
         wanted.end.by = wanted.end.by.and(end.by);
@@ -100,9 +105,13 @@ impl Endings {
                 continue;
             }
             let claim = desk.world.claims.get(&name).filter(|claim| claim.metadata.uid == wanted.uid);
-            match claim.and_then(|claim| next(&name, claim, &wanted.end, desk.now)) {
-                Some(call) => {
-                    wanted.leaving = claim.filter(|_| call.method == "DELETE").cloned();
+            let stored = wanted.deadline.filter(|_| wanted.is_deadline_stored);
+            match claim.and_then(|claim| next(&name, claim, &wanted.end, stored, desk.now)) {
+                Some((call, deadline)) => {
+                    wanted.leaving = claim.filter(|_| deadline.is_none()).cloned();
+                    if deadline.is_some() {
+                        (wanted.deadline, wanted.is_deadline_stored) = (deadline, false);
+                    }
                     tracing::debug!(controller, NodeClaim = &*name, request = call.method, "ending a nodeclaim");
                     desk.call(&key, call);
                 }
@@ -138,6 +147,7 @@ impl Endings {
                         self.settle(name);
                     }
                     None => {
+                        wanted.is_deadline_stored = true;
                         self.queue.succeeded(&name);
                         self.queue.add(name);
                     }
@@ -160,14 +170,22 @@ impl Endings {
     }
 }
 
-/// The next request for a claim; None when there is nothing left to ask for.
-fn next(name: &str, claim: &NodeClaim, end: &End, now: UnixMillis) -> Option<ApiCall> {
-    if let Some(deadline) = deadline(claim, end.by, now) {
+/// The next request for a claim, with the deadline that it stores; None when there is nothing left to ask for. `stored` is the deadline that
+/// is known to be there, whatever the claim shows.
+fn next(
+    name: &str,
+    claim: &NodeClaim,
+    end: &End,
+    stored: Option<UnixMillis>,
+    now: UnixMillis,
+) -> Option<(ApiCall, Option<UnixMillis>)> {
+    let is_earlier = |deadline: &UnixMillis| stored.is_none_or(|stored| *deadline < stored);
+    if let Some(deadline) = deadline(claim, end.by, now).filter(is_earlier) {
         let patch = json!({"metadata": {"annotations": {TERMINATION_TIMESTAMP: timestamp(deadline)}}});
-        return Some(write::patch(NODE_CLAIMS, "", name, patch));
+        return Some((write::patch(NODE_CLAIMS, "", name, patch), Some(deadline)));
     }
     let is_going = claim.metadata.deletion_timestamp.is_some();
-    (!is_going).then(|| write::delete(NODE_CLAIMS, "", name, claim.metadata.uid.as_deref()))
+    (!is_going).then(|| (write::delete(NODE_CLAIMS, "", name, claim.metadata.uid.as_deref()), None))
 }
 
 /// The deadline to write: that of the notice, or the claim's own where that is earlier. None when an earlier one, or this one, is
@@ -213,7 +231,11 @@ mod tests {
     }
 
     fn asked(claim: &NodeClaim, end: &End) -> &'static str {
-        next("c", claim, end, NOW).map_or("nothing", |call| call.method)
+        asked_after(claim, end, None)
+    }
+
+    fn asked_after(claim: &NodeClaim, end: &End, stored: Option<i64>) -> &'static str {
+        next("c", claim, end, stored.map(UnixMillis), NOW).map_or("nothing", |(call, _)| call.method)
     }
 
     #[test]
@@ -228,6 +250,18 @@ mod tests {
         assert_eq!(asked(&it, &end(Some(NOW.0 + 120_500))), "nothing");
         assert_eq!(asked(&it, &end(Some(NOW.0 + 60_000))), "PATCH", "an earlier deadline counts even then");
         assert_eq!(asked(&it, &end(Some(NOW.0 + 500_000))), "nothing", "a later one does not");
+    }
+
+    #[test]
+    fn a_deadline_that_was_stored_is_not_asked_for_again_though_the_claim_cannot_be_read_and_does_not_show_it() {
+        let it = claim("c");
+        let forced = End { reason: "x".into(), by: By::Force };
+        for end in [end(Some(NOW.0 + 120_000)), forced] {
+            let deadline = deadline(&it, end.by, NOW).unwrap().0;
+            assert_eq!(asked(&it, &end), "PATCH");
+            assert_eq!(asked_after(&it, &end, Some(deadline)), "DELETE");
+            assert_eq!(asked_after(&it, &end, Some(deadline + 1)), "PATCH", "an earlier one is");
+        }
     }
 
     #[test]

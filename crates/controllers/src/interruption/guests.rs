@@ -17,6 +17,8 @@ use std::collections::BTreeMap;
 /// How long a drain may take where the notice does not say: what the termination handler waits for a node by default.
 const PATIENCE_MS: i64 = 120_000;
 const BACKOFF_MS: (i64, i64) = (500, 10_000);
+/// Until what was written shows.
+const SHOWN_MS: i64 = 1_000;
 const PREFIX: &str = "cordon/";
 
 #[derive(Debug)]
@@ -60,7 +62,7 @@ impl Guests {
             }
             let node = desk.world.nodes.get(&name).filter(|node| node.metadata.deletion_timestamp.is_none()).cloned();
             match node {
-                Some(node) if !is_cordoned(&node) => {
+                Some(node) if !is_cordoned(&node) && until > desk.now => {
                     desk.call(&key, write::patch(NODES, "", &name, json!({"spec": {"unschedulable": true}})));
                 }
                 Some(_) => match drain(&name, until, desk) {
@@ -88,7 +90,8 @@ impl Guests {
             }
             _ => {
                 self.queue.succeeded(&name);
-                self.queue.add(name);
+                // An answer that cannot be read shows no cordon, and what is not seen would be asked for at once.
+                self.queue.add_at(name, UnixMillis(desk.now.0 + SHOWN_MS));
             }
         }
         true

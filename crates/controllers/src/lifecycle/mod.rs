@@ -197,6 +197,11 @@ impl Duty for Lifecycle {
                 continue;
             };
             let uid: Text = claim.metadata.uid.as_deref().unwrap_or_default().into();
+            // What the cloud was asked about another claim of that name is answered first: its end marks the name again.
+            let is_another = self.memory.get(&name).is_none_or(|memory| memory.uid != uid);
+            if is_another && (desk.is_busy(&cloud_key(&name)) || desk.is_busy(&release::release_key(&name))) {
+                continue;
+            }
             let memory = self.memory.entry(name.clone()).or_default();
             if memory.uid != uid {
                 *memory = Memory { uid, ..Memory::default() };
@@ -254,8 +259,10 @@ impl Duty for Lifecycle {
                 // Whose finalizer is off has nothing left to do; the watch will say that it is gone.
                 match doing {
                     Doing::RemoveFinalizer => {}
-                    // An answer that cannot be read shows us no end of the Node, and what is not seen would be asked for at once.
-                    Doing::DeleteNode => self.queue.add_at(key.clone(), UnixMillis(desk.now.0 + CONFLICT_MS)),
+                    // An answer that cannot be read shows us no end or label of the Node, and what is not seen would be asked for at once.
+                    Doing::DeleteNode | Doing::InitializeNode => {
+                        self.queue.add_at(key.clone(), UnixMillis(desk.now.0 + CONFLICT_MS))
+                    }
                     _ => self.queue.add(key.clone()),
                 }
             }

@@ -115,7 +115,7 @@ pub(super) fn answered(name: &Text, memory: &mut Memory, answer: Result<CloudAns
 }
 
 /// The key under which the cloud is asked whose machine it is: beside what else it is asked about a claim.
-fn release_key(name: &Text) -> Text {
+pub(super) fn release_key(name: &Text) -> Text {
     format!("{RELEASE}{name}").into()
 }
 
