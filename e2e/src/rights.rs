@@ -34,7 +34,8 @@ pub const AWS: &str = "aws.yaml";
 /// Beside it, for `--cloud kwok`.
 pub const KWOK: &str = "kwok.yaml";
 /// Beside it, one for each gate that needs more.
-pub const GATES: [&str; 3] = ["gate-capacity-buffer.yaml", "gate-early-binding.yaml", "gate-node-overlay.yaml"];
+pub const GATES: [&str; 4] =
+    ["gate-capacity-buffer.yaml", "gate-early-binding.yaml", "gate-node-overlay.yaml", "gate-static-capacity.yaml"];
 
 /// Rights that only `--cloud aws` makes use of.
 pub const OF_AWS: [&str; 5] = [

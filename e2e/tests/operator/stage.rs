@@ -33,7 +33,8 @@ pub(crate) const NODE_CLASSES: &str = "/apis/karpenter.kwok.sh/v1alpha1/kwoknode
 pub(crate) const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/karpenter-leader-election";
 
 /// What the operator of these tests may do: that of AWS, too, which is the ground of the others.
-pub(crate) const FILES: [&str; 5] = [rights::AWS, rights::KWOK, rights::GATES[0], rights::GATES[1], rights::GATES[2]];
+pub(crate) const FILES: [&str; 6] =
+    [rights::AWS, rights::KWOK, rights::GATES[0], rights::GATES[1], rights::GATES[2], rights::GATES[3]];
 
 /// Both clusters, raised when the first test comes.
 pub(crate) type Stages = stages::Stages<Cluster>;
