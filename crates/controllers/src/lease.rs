@@ -410,7 +410,7 @@ impl Lease {
         match failure.status {
             403 => format!(
                 "may not lead: {}; add to a Role in namespace {namespace}: {{apiGroups: [\"coordination.k8s.io\"], \
-                 resources: [\"leases\"], verbs: [\"get\", \"watch\", \"create\", \"update\", \"patch\"]}}, or run with \
+                 resources: [\"leases\"], verbs: [\"get\", \"create\", \"update\"]}}, or run with \
                  --disable-leader-election",
                 failure.message
             ),

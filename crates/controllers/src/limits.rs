@@ -260,8 +260,9 @@ fn shown(value: Value) -> String {
 
 const HEAD: &str = "# Deadlines and bounds
 
-Every request, list, watch, cloud call and page ends, and everything that is held has a bound. One has none yet: the bytes of an answer of
-AWS's, which the SDK holds whole. The first table is made from
+Every request, list, watch, cloud call and page ends, and everything that is held has a bound. Two have none yet: the bytes of an answer of
+AWS's, which the SDK holds whole; and an exec plugin of the kubeconfig that hangs after the start, when its credentials are to be renewed: whoever
+waits for them waits a minute at most, and the library starts it again for later requests. In a pod there is no such plugin. The first table is made from
 `crates/controllers/src/limits.rs`: `KERF_WRITE_DOCS=1 cargo test -p kerf-controllers --test limits`.
 
 | name | value | what it bounds | why so |

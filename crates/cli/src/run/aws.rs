@@ -107,10 +107,12 @@ async fn look(settings: &Settings, caller: &Caller) -> anyhow::Result<Seen> {
     let version = caller.get("/version").await.context("the API server does not tell its version")?;
     let dns = match caller.get("/api/v1/namespaces/kube-system/services/kube-dns").await {
         Ok(service) => Some(service),
-        Err(failure) => {
+        // It is not there, or not for us to see. Any other failure passes, and nodes would be told no address for as long as we live.
+        Err(failure) if matches!(failure.status, 403 | 404) => {
             tracing::warn!(error = %failure, "cannot read Service kube-system/kube-dns");
             None
         }
+        Err(failure) => return Err(failure).context("the API server does not tell the address of the cluster's DNS"),
     };
     let authority = match settings.aws.cluster_ca_bundle.is_empty() {
         true => connect::authority(settings.kubeconfig.as_deref())?,
