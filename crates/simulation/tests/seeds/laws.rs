@@ -85,10 +85,10 @@ pub(crate) fn at_rest(scene: &Rehearsal, cloud: &SimCloud, wanted: &[(&str, u64)
             breaches.push(format!("{n_running} pods of {app} run, not {n_wanted}"));
         }
     }
-    for pod in pods {
+    for pod in &pods {
         if pod["status"]["phase"] != "Running" {
             let phase = pod["status"]["phase"].as_str().unwrap_or_default();
-            breaches.push(format!("pod {} is left {phase}", name(&pod)));
+            breaches.push(format!("pod {} is left {phase}", name(pod)));
         }
     }
     let (claims, nodes) = (scene.claims(), scene.nodes());
@@ -100,6 +100,13 @@ pub(crate) fn at_rest(scene: &Rehearsal, cloud: &SimCloud, wanted: &[(&str, u64)
     let running: BTreeSet<String> = cloud.running().iter().map(|line| line.provider_id.to_string()).collect();
     if of_claims != running || of_nodes != running {
         breaches.push(format!("machines {running:?}, claims of {of_claims:?}, nodes of {of_nodes:?}"));
+    }
+    // Pools let empty nodes go.
+    for node in &nodes {
+        let is_on_it = |pod: &Value| pod["spec"]["nodeName"] == node["metadata"]["name"];
+        if !pods.iter().any(is_on_it) {
+            breaches.push(format!("idle: node {} runs nothing", name(node)));
+        }
     }
     for node in &nodes {
         let taints = node["spec"]["taints"].as_array().map(Vec::as_slice).unwrap_or_default();

@@ -213,12 +213,31 @@ fn happen(scene: &mut Rehearsal, cloud: &SimCloud, dice: &mut Dice, elects: bool
         13 => scene.set_clock(process, if dice.roll().is_multiple_of(2) { 300 } else { -300 }),
         14 => scene.freeze(kind, seconds * 8),
         15 => scene.cut_watches(kind),
-        16 | 17 => scene.compact(kind),
+        16 => scene.compact(kind),
+        17 => behind_its_back(scene, dice),
         18 => scene.repeat_watches(kind),
         _ => {
             let path = ["/eviction", "/nodes/", "/nodeclaims", ""][usize::try_from(dice.roll() % 4).unwrap_or(0)];
             scene.hang_webhook(path, seconds * 2);
         }
+    }
+}
+
+/// Something goes while nobody hears of it, and what happened since is not told afterwards.
+fn behind_its_back(scene: &mut Rehearsal, dice: &mut Dice) {
+    let kind = ["pods", "pods", "nodes", "nodeclaims"][usize::try_from(dice.roll() % 4).unwrap_or(0)];
+    match kind {
+        "nodes" => delete(scene, dice, "/api/v1/nodes"),
+        "nodeclaims" => delete(scene, dice, "/apis/karpenter.sh/v1/nodeclaims"),
+        _ => {}
+    }
+    // Our finalizer keeps what nobody has seen going.
+    scene.run_for(4);
+    scene.freeze(kind, 120);
+    scene.compact(kind);
+    if kind == "pods" {
+        scale(scene, "a", dice.roll() % 3);
+        scale(scene, "c", dice.roll() % 3);
     }
 }
 
