@@ -149,6 +149,10 @@ impl State {
         }
         Some(match path {
             "/version" => Ok(Answer::json(200, &discovery::version())),
+            "/openapi/v2" if openapi::wire::is_asked(&request.accept) => {
+                let document = Bytes::from(openapi::wire::document(&openapi::v2(&self.catalog)));
+                Ok(Answer::bytes(200, document).of_type(openapi::wire::CONTENT_TYPE))
+            }
             "/openapi/v2" => Ok(Answer::json(200, &openapi::v2(&self.catalog))),
             "/openapi/v3" => Ok(Answer::json(200, &openapi::v3_index(&self.catalog))),
             path if path.starts_with("/openapi/v3/") => self.open_api_of(path),
