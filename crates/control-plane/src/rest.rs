@@ -20,6 +20,7 @@ mod pods;
 mod read;
 mod reviews;
 mod scale;
+mod versions;
 pub mod watch;
 mod write;
 mod yaml;
@@ -102,9 +103,16 @@ impl State {
             name: target.name,
             subresource,
         };
-        answer::check_accept(&request.accept)?;
-        answer::check_include(&call)?;
-        self.dispatch(&call)
+        let answer = answer::check_accept(&request.accept)
+            .and_then(|()| answer::check_include(&call))
+            .and_then(|()| self.dispatch(&call));
+        let Some(custom) = call.resource.custom.as_ref().filter(|custom| !custom.warnings().is_empty()) else {
+            return answer;
+        };
+        // Whatever is asked of a deprecated version, and whatever comes of it.
+        let mut answer = answer.unwrap_or_else(|error| Answer::refusal(&error));
+        answer.warnings.splice(0..0, custom.warnings().iter().cloned());
+        Ok(answer)
     }
 
     fn dispatch(&mut self, call: &Call<'_>) -> ApiResult<Answer> {
