@@ -96,7 +96,10 @@ impl Resource {
     /// Whether objects are written in this version.
     #[must_use]
     pub fn is_kept(&self) -> bool {
-        self.versions.as_ref().is_none_or(|versions| versions.kept_in() == self.api_version())
+        self.versions.as_ref().is_none_or(|versions| {
+            let version = versions.kept_in().strip_prefix(self.group.as_str()).and_then(|rest| rest.strip_prefix('/'));
+            version == Some(self.version.as_str())
+        })
     }
 }
 
@@ -176,7 +179,10 @@ impl Catalog {
     /// A resource in the version in which its objects are written.
     #[must_use]
     pub fn of_plural(&self, group: &str, plural: &str) -> Option<&Arc<Resource>> {
-        self.kept().find(|resource| resource.group == group && resource.plural == plural)
+        let served = self.iter().filter(|resource| resource.group == group && resource.plural == plural);
+        let unserved = self.unserved.values();
+        let unserved = unserved.filter(|resource| resource.group == group && resource.plural == plural);
+        served.chain(unserved).find(|resource| resource.is_kept())
     }
 
     /// Every resource once, in the version in which its objects are written.

@@ -182,6 +182,13 @@ impl Watch {
         self.take_ready()
     }
 
+    /// Whether nothing will come any more, for those who do not wait.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        let is_told = self.ready.is_empty() && self.present.is_empty() && self.after_present.is_none();
+        is_told && (self.is_over || self.changes.is_closed() && self.changes.is_empty())
+    }
+
     fn take_ready(&mut self) -> Option<Bytes> {
         let mut waiting = self.ready.iter().map(Bytes::len).sum::<usize>();
         while waiting < TOGETHER_BYTES

@@ -186,10 +186,10 @@ impl Events {
         serde_json::from_slice(&self.0.bookmark(false)).unwrap()
     }
 
-    /// Whether nothing comes any more.
+    /// Whether nothing comes any more, to those who wait and to those who do not.
     pub(super) fn has_ended(mut self) -> bool {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(async move { self.0.next().await.is_none() })
+        self.0.has_ended() && runtime.block_on(async move { self.0.next().await.is_none() })
     }
 }
 

@@ -113,7 +113,9 @@ fn a_watch_ends_when_its_definition_changes_and_not_when_its_status_does() {
     stage.redefine(&json!({"metadata": {"labels": {"a": "b"}}}));
     stage.create(V1, &gadget("v1", "one", json!({"size": 1})));
     assert_eq!(told(watch.take()), ["ADDED v1 one 1"]);
+    stage.create(V1, &gadget("v1", "two", json!({"size": 2})));
     stage.keep_in("v1beta1");
+    assert_eq!(told(watch.take()), ["ADDED v1 two 2"], "what happened before is told");
     assert!(watch.has_ended());
 }
 
