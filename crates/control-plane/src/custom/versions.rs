@@ -31,8 +31,11 @@ impl Converter {
     /// - Flow: the function gets an object as it is, and the `apiVersion` in which it is wanted.
     /// - Assumptions: it answers at once and always the same: it is called under the server's lock, and by every watcher of a
     ///   version that is not kept.
+    /// - Guarantees: whoever reads, lists or watches in the version that is kept does not cause a call. A write does not either, unless
+    ///   the object's managed fields name another version: those are compared as they are there, as on the real server.
     /// - Caveats: of the metadata only labels and annotations may change. Other changes are undone, and another name, namespace,
-    ///   uid or kind is an error.
+    ///   uid or kind is an error. What comes out shall have no field that its version's schema does not know: it would be pruned, and
+    ///   nobody would manage any field of the object after the next write through another version.
     #[must_use]
     pub fn new(convert: impl Fn(&Value, &str) -> Result<Value, String> + Send + Sync + 'static) -> Self {
         Self(Arc::new(convert))
@@ -56,7 +59,7 @@ pub struct Versions {
     converter: Option<Converter>,
     /// Objects written from this revision on are as this definition has them. Older ones may have another version, or lack defaults.
     since: u64,
-    /// Names, schemas and places of the versions: while they stay, what is kept is as it should be.
+    /// Names, schemas, places and selectable fields of the versions: while they stay, what is kept is as it should be.
     shape: Value,
 }
 
@@ -70,7 +73,7 @@ impl Versions {
         let kept_in = compiled.iter().find(|(version, ..)| version["storage"] == true);
         let shape = compiled.iter().map(|(version, ..)| {
             let part = |field: &str| version[field].clone();
-            Value::Array(vec![part("name"), part("storage"), part("schema")])
+            Value::Array(vec![part("name"), part("storage"), part("schema"), part("selectableFields")])
         });
         Self {
             kept_in: kept_in.map(|(_, custom, _)| custom.api_version().to_owned()).unwrap_or_default(),

@@ -159,6 +159,16 @@ fn a_schema_that_changes_holds_for_what_is_there() {
 }
 
 #[test]
+fn a_field_that_becomes_selectable_is_so_in_what_is_there() {
+    let stage = stage();
+    stage.create(V1, &gadget("v1", "one", json!({"note": "n"})));
+    let mut crd = stage.get(DEFINITION);
+    crd["spec"]["versions"][1]["selectableFields"] = json!([{"jsonPath": ".spec.note"}]);
+    stage.put(DEFINITION, &crd);
+    assert_eq!(stage.get(&format!("{V1}?fieldSelector=spec.note%3Dn"))["items"].as_array().unwrap().len(), 1);
+}
+
+#[test]
 fn owners_and_dependents_find_each_other_across_versions() {
     let stage = stage();
     let owner = stage.create(BETA, &gadget("v1beta1", "owner", json!({})));
