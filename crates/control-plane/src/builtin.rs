@@ -82,6 +82,22 @@ pub fn validate_meta_update(new: &Value, old: &Value) -> Vec<FieldError> {
     meta::validate_update(new, old)
 }
 
+/// What is wrong with `labels` or `annotations` that somebody else made up, in one line.
+pub(crate) fn pairs_faults(field: &str, pairs: &Value) -> Option<String> {
+    let mut faults = tree::Faults::default();
+    match field {
+        "labels" => meta::labels(&mut faults, &tree::METADATA.field("labels"), pairs),
+        // The real server's slip: it names the field in the singular here.
+        _ => meta::annotations(&mut faults, &tree::METADATA.field("annotation"), pairs),
+    }
+    let said: Vec<String> = faults.0.iter().map(ToString::to_string).collect();
+    match said.as_slice() {
+        [] => None,
+        [one] => Some(one.clone()),
+        many => Some(format!("[{}]", many.join(", "))),
+    }
+}
+
 /// What is allowed and yet worth a word.
 #[must_use]
 pub fn warnings(resource: &Resource, object: &Value) -> Vec<String> {

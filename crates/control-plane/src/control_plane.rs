@@ -12,6 +12,7 @@ use tokio::sync::watch;
 
 use crate::certificates::Certificates;
 use crate::clock::Clock;
+use crate::custom::Converter;
 use crate::definitions::Definitions;
 use crate::drive::{Controller, Drive, Round};
 use crate::expiry::EventExpiry;
@@ -44,6 +45,8 @@ pub struct Options {
     pub kubelets: KubeletOptions,
     /// Of the scheduler, beside the default one.
     pub scheduler_profiles: Vec<Profile>,
+    /// Converts objects of definitions whose strategy is `Webhook`. No webhook is called: without it, such requests fail.
+    pub converter: Option<Converter>,
 }
 
 impl Default for Options {
@@ -55,6 +58,7 @@ impl Default for Options {
             with_controllers: true,
             kubelets: KubeletOptions::default(),
             scheduler_profiles: Vec::new(),
+            converter: None,
         }
     }
 }
@@ -89,6 +93,7 @@ impl ControlPlane {
 
     fn assemble(options: &Options, ca_pem: &str) -> Self {
         let server = Server::new(options.clock.clone(), options.seed);
+        server.lock().converter.clone_from(&options.converter);
         let kubelets = Kubelets::new(options.kubelets.clone());
         let machines = kubelets.machines();
         let controllers =

@@ -4,6 +4,7 @@
 //! definition ─▶ validate_definition ─▶ resources ─▶ CustomVersion ─┬─ prune ─▶ default ─▶ validate: shape ─▶ scale ─▶
 //!                                                                  │             embedded ─▶ lists ─▶ rules
 //!                                                                  └─ cell, selectable_value: JSON paths
+//!                                               └▶ Versions ─ convert, read, to_kept: from one version to another
 //! ```
 //!
 //! A version is compiled once, when its definition is stored; objects are then judged by reading along their JSON.
@@ -24,18 +25,21 @@ mod prune;
 mod rules;
 mod scale;
 mod shape;
+mod versions;
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use crate::discovery::by_preference;
 use crate::error::{FieldError, FieldErrorKind};
 use crate::kind::{Resource, Subresource};
 use crate::schema::Schema;
 use columns::JsonPath;
 use node::{Node, Pair};
 
-pub use definition::{default_definition, validate_definition};
+pub use definition::{default_definition, open_status, remember_storage, validate_definition};
+pub use versions::{Converter, Versions};
 
 /// One served version of a custom resource, compiled.
 #[derive(Debug)]
@@ -68,46 +72,91 @@ pub struct ScalePaths {
     pub label_selector: Option<String>,
 }
 
+/// What a (validated) definition brings.
+#[derive(Debug)]
+pub struct Defined {
+    /// One resource for each served version.
+    pub served: Vec<Resource>,
+    /// In the version that is written, where clients do not get to see that one.
+    pub unserved: Option<Resource>,
+}
+
 /// The resources that a (validated) definition serves: one for each served version.
 #[must_use]
 pub fn resources(crd: &Value) -> Vec<Resource> {
+    define(crd, None, 0, None).served
+}
+
+/// The same, for a server: with a converter for definitions that ask for one, and the revision since which objects are written as
+/// this definition has it, unless nothing that concerns them has changed since `before`.
+#[must_use]
+pub fn define(crd: &Value, converter: Option<Converter>, since: u64, before: Option<&Versions>) -> Defined {
     let spec = &crd["spec"];
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let texts = |value: &Value| value.as_array().into_iter().flatten().map(text).collect::<Vec<_>>();
     let group = text(&spec["group"]);
-    let names = &spec["names"];
-    let kind = text(&names["kind"]);
+    let kind = text(&spec["names"]["kind"]);
+    let versions = spec["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let compiled: Vec<(&Value, Arc<CustomVersion>, Arc<Schema>)> = versions
+        .iter()
+        .map(|version| {
+            let custom = CustomVersion::compile(&group, &kind, version, versions);
+            (version, Arc::new(custom), Schema::structural(&open_api_schema(version)))
+        })
+        .collect();
+    let mut family = Versions::new(crd, &compiled, converter, since);
+    if let Some(before) = before {
+        family.follow(before);
+    }
+    let family = Arc::new(family);
+    let resource_of = |(version, custom, schema): &(&Value, Arc<CustomVersion>, Arc<Schema>)| {
+        resource(spec, version, Arc::clone(custom), Arc::clone(schema), Arc::clone(&family))
+    };
+    let unserved = compiled.iter().find(|(version, ..)| version["storage"] == true && version["served"] != true);
+    Defined {
+        served: compiled.iter().filter(|(version, ..)| version["served"] == true).map(resource_of).collect(),
+        unserved: unserved.map(resource_of),
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn resource(
+    spec: &Value,
+    version: &Value,
+    custom: Arc<CustomVersion>,
+    schema: Arc<Schema>,
+    family: Arc<Versions>,
+) -> Resource {
+    let texts = |value: &Value| value.as_array().into_iter().flatten().map(text).collect::<Vec<_>>();
     let or_else = |value: &Value, fallback: String| {
         value.as_str().filter(|text| !text.is_empty()).map_or(fallback, str::to_owned)
     };
-    let versions = spec["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let served = versions.iter().filter(|version| version["served"] == true);
-    let resource_of = |version: &Value| {
-        let custom = CustomVersion::compile(&group, &kind, version);
-        let mut subresources = Vec::new();
-        if custom.has_status {
-            subresources.push(Subresource::Status);
-        }
-        if custom.scale.is_some() {
-            subresources.push(Subresource::Scale);
-        }
-        Resource {
-            group: group.clone(),
-            version: text(&version["name"]),
-            kind: kind.clone(),
-            list_kind: or_else(&names["listKind"], format!("{kind}List")),
-            plural: text(&names["plural"]),
-            singular: or_else(&names["singular"], kind.to_lowercase()),
-            short_names: texts(&names["shortNames"]),
-            categories: texts(&names["categories"]),
-            namespaced: spec["scope"] == "Namespaced",
-            subresources,
-            schema: Some(Schema::structural(&open_api_schema(version))),
-            custom: Some(Arc::new(custom)),
-            stored_as: (group.clone(), text(&names["plural"])),
-        }
-    };
-    served.map(resource_of).collect()
+    let (group, names) = (text(&spec["group"]), &spec["names"]);
+    let kind = text(&names["kind"]);
+    let mut subresources = Vec::new();
+    if custom.has_status {
+        subresources.push(Subresource::Status);
+    }
+    if custom.scale.is_some() {
+        subresources.push(Subresource::Scale);
+    }
+    Resource {
+        group: group.clone(),
+        version: text(&version["name"]),
+        kind: kind.clone(),
+        list_kind: or_else(&names["listKind"], format!("{kind}List")),
+        plural: text(&names["plural"]),
+        singular: or_else(&names["singular"], kind.to_lowercase()),
+        short_names: texts(&names["shortNames"]),
+        categories: texts(&names["categories"]),
+        namespaced: spec["scope"] == "Namespaced",
+        subresources,
+        schema: Some(schema),
+        custom: Some(custom),
+        versions: Some(family),
+        stored_as: (group, text(&names["plural"])),
+    }
 }
 
 /// A version's schema. One that says nothing keeps everything.
@@ -119,11 +168,10 @@ fn open_api_schema(version: &Value) -> Value {
 }
 
 impl CustomVersion {
-    fn compile(group: &str, kind: &str, version: &Value) -> Self {
+    fn compile(group: &str, kind: &str, version: &Value, all: &[Value]) -> Self {
         let schema = open_api_schema(version);
         let mut root = Node::read(&schema);
         rules::compile_tree(&schema, &mut root, true);
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
         let columns: Vec<Column> = list(&version["additionalPrinterColumns"])
             .iter()
@@ -152,7 +200,7 @@ impl CustomVersion {
                 .map(|field| text(&field["jsonPath"]))
                 .collect(),
             has_status: version["subresources"]["status"].is_object(),
-            warnings: deprecation(version, &api_version, kind).into_iter().collect(),
+            warnings: deprecation(version, group, kind, all).into_iter().collect(),
             kind: kind.to_owned(),
             api_version,
         }
@@ -165,6 +213,18 @@ impl CustomVersion {
 
     pub fn default(&self, object: &mut Value) {
         prune::default(&self.root, object);
+    }
+
+    /// Brings what was written elsewhere into this version's shape: what the schema does not know goes, and so do nulls that
+    /// stand for nothing.
+    pub fn coerce(&self, object: &mut Value) {
+        prune::prune(&self.root, object);
+        prune::drop_nulls(&self.root, object);
+    }
+
+    #[must_use]
+    pub fn api_version(&self) -> &str {
+        &self.api_version
     }
 
     /// What is wrong with an object, but for its metadata. With `old`, it is an update: rules about change are asked, and
@@ -273,10 +333,21 @@ impl CustomVersion {
     }
 }
 
-fn deprecation(version: &Value, api_version: &str, kind: &str) -> Option<String> {
+/// In the definition's words, or in the server's, which name the newest version that is not deprecated.
+fn deprecation(version: &Value, group: &str, kind: &str, all: &[Value]) -> Option<String> {
     if version["deprecated"] != true {
         return None;
     }
-    let written = version["deprecationWarning"].as_str().map(str::to_owned);
-    Some(written.unwrap_or_else(|| format!("{api_version} {kind} is deprecated")))
+    if let Some(written) = version["deprecationWarning"].as_str() {
+        return Some(written.to_owned());
+    }
+    let name = text(&version["name"]);
+    let better = all
+        .iter()
+        .filter(|other| other["served"] == true && other["deprecated"] != true)
+        .map(|other| text(&other["name"]))
+        .filter(|other| by_preference(other, &name).is_lt())
+        .min_by(|a, b| by_preference(a, b));
+    let instead = better.map(|better| format!("; use {group}/{better} {kind}")).unwrap_or_default();
+    Some(format!("{group}/{name} {kind} is deprecated{instead}"))
 }

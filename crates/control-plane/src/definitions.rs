@@ -10,6 +10,7 @@ use crate::clock;
 use crate::custom;
 use crate::drive::Controller;
 use crate::hands::Hands;
+use crate::kind::Resource;
 use crate::rest::Write;
 use crate::state::{State, meta, set_meta};
 use crate::store::{Change, ChangeKind, ResourceId, Stored};
@@ -22,19 +23,30 @@ fn definitions() -> ResourceId {
 }
 
 impl State {
-    /// Serves what a definition defines, and says so in its status.
-    pub(crate) fn serve_definition(&mut self, stored: &Arc<Stored>) {
+    /// Serves what a definition defines, and says so in its status. `before` is what it was.
+    pub(crate) fn serve_definition(&mut self, stored: &Arc<Stored>, before: Option<&Stored>) {
         let mut crd = stored.value();
-        let group = crd["spec"]["group"].as_str().unwrap_or_default().to_owned();
-        let plural = crd["spec"]["names"]["plural"].as_str().unwrap_or_default().to_owned();
-        self.catalog
-            .retain(|resource| resource.custom.is_none() || resource.group != group || resource.plural != plural);
-        let taken = self.taken_names(&group, &stored.key.name);
+        let id = resource_of(&crd);
+        let taken = self.taken_names(&id.group, &stored.key.name);
         let verdict = judge_names(&crd["spec"]["names"], &taken);
-        let was_established = is_true(&crd, "Established");
-        if verdict.conflict.is_none() || was_established {
-            for resource in custom::resources(&crd) {
+        let is_served = verdict.conflict.is_none() || is_true(&crd, "Established");
+        let served =
+            self.catalog.of_plural(&id.group, &id.plural).filter(|resource| resource.custom.is_some()).cloned();
+        let is_as_before = served.is_some() && before.is_some_and(|before| before.value()["spec"] == crd["spec"]);
+        if !(is_served && is_as_before) {
+            self.catalog.retain(|resource| !is_of(resource, &id));
+        }
+        if is_served && !is_as_before {
+            let before = served.and_then(|resource| resource.versions.clone());
+            if before.is_some() {
+                self.store.end_watches(&id);
+            }
+            let defined = custom::define(&crd, self.converter.clone(), stored.revision, before.as_deref());
+            for resource in defined.served {
                 self.catalog.insert(resource);
+            }
+            if let Some(resource) = defined.unserved {
+                self.catalog.insert_unserved(resource);
             }
         }
         if establish(&mut crd, &verdict, &clock::seconds(self.now())) {
@@ -61,13 +73,19 @@ impl State {
     }
 
     pub(crate) fn stop_serving(&mut self, last: &Stored) {
-        let crd = last.value();
-        let group = crd["spec"]["group"].as_str().unwrap_or_default();
-        let plural = crd["spec"]["names"]["plural"].as_str().unwrap_or_default();
-        self.catalog
-            .retain(|resource| resource.custom.is_none() || resource.group != group || resource.plural != plural);
-        self.store.drop_resource(&ResourceId::new(group, plural));
+        let id = resource_of(&last.value());
+        self.catalog.retain(|resource| !is_of(resource, &id));
+        self.store.drop_resource(&id);
     }
+}
+
+fn resource_of(crd: &Value) -> ResourceId {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    ResourceId { group: text(&crd["spec"]["group"]), plural: text(&crd["spec"]["names"]["plural"]) }
+}
+
+fn is_of(resource: &Resource, id: &ResourceId) -> bool {
+    resource.custom.is_some() && resource.group == id.group && resource.plural == id.plural
 }
 
 #[derive(Default)]
@@ -130,22 +148,8 @@ fn establish(crd: &mut Value, verdict: &NameVerdict, now: &str) -> bool {
         set_meta(crd, "finalizers", with_ours);
     }
     let was_established = is_true(crd, "Established");
-    let storage: Vec<Value> = crd["spec"]["versions"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter(|version| version["storage"] == true)
-        .map(|version| version["name"].clone())
-        .collect();
     let mut status = crd["status"].as_object().cloned().unwrap_or_default();
     status.insert("acceptedNames".to_owned(), verdict.accepted.clone());
-    let mut stored = status.get("storedVersions").and_then(Value::as_array).cloned().unwrap_or_default();
-    for version in storage {
-        if !stored.contains(&version) {
-            stored.push(version);
-        }
-    }
-    status.insert("storedVersions".to_owned(), stored.into());
     if let Some(map) = crd.as_object_mut() {
         map.insert("status".to_owned(), Value::Object(status));
     }
@@ -200,10 +204,7 @@ impl Controller for Definitions {
             if change.kind == ChangeKind::Deleted {
                 self.going.remove(&name);
             } else if change.object.is_deleting {
-                let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-                let id =
-                    ResourceId { group: text(&crd["spec"]["group"]), plural: text(&crd["spec"]["names"]["plural"]) };
-                self.going.insert(name, id);
+                self.going.insert(name, resource_of(&crd));
                 self.is_due = true;
             }
         } else if self.going.values().any(|id| *id == change.resource) {
@@ -221,7 +222,7 @@ impl Controller for Definitions {
             let objects: Vec<Arc<Stored>> = state.store.list(id, "").cloned().collect();
             for object in objects.iter().filter(|object| !object.is_deleting) {
                 // An object that refuses to go keeps its definition; the next change brings us back.
-                let _ = state.delete_object(&resource, object, &Value::Null);
+                let _ = resource.view(object).and_then(|object| state.delete_object(&resource, &object, &Value::Null));
             }
             if state.store.list(id, "").next().is_some() {
                 continue;

@@ -7,6 +7,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use base64::Engine as _;
 use serde_json::{Map, Value, json};
 
 use crate::kind::{Catalog, Resource, Subresource};
@@ -133,7 +134,7 @@ fn versions<'a>(catalog: &'a Catalog, group: &str) -> Vec<&'a str> {
 }
 
 /// `v2`, `v1`, `v1beta2`, `v1alpha1`, and then what is no version number, by name.
-fn by_preference(a: &str, b: &str) -> Ordering {
+pub(crate) fn by_preference(a: &str, b: &str) -> Ordering {
     match (parse_version(a), parse_version(b)) {
         (Some(first), Some(second)) => second.cmp(&first),
         (Some(_), None) => Ordering::Less,
@@ -186,6 +187,9 @@ fn resource_list(catalog: &Catalog, group: &str, version: &str) -> Option<Value>
             "kind": resource.kind, "verbs": verbs(resource),
         });
         add_names(&mut entry, resource);
+        if let (Value::Object(entry), Some(hash)) = (&mut entry, storage_version_hash(catalog, resource)) {
+            entry.insert("storageVersionHash".to_owned(), json!(hash));
+        }
         list.push(entry);
         for subresource in subresources(resource) {
             let (kind, verbs) = of_subresource(resource, subresource);
@@ -206,6 +210,17 @@ fn resource_list(catalog: &Catalog, group: &str, version: &str) -> Option<Value>
         told.insert("apiVersion".to_owned(), json!("v1"));
     }
     Some(told)
+}
+
+/// Which version objects are written in, in a form that clients only compare. Told of definitions whose version for that is served.
+fn storage_version_hash(catalog: &Catalog, resource: &Resource) -> Option<String> {
+    let kept_in = resource.versions.as_ref()?.kept_in();
+    let version = kept_in.rsplit('/').next().unwrap_or_default();
+    catalog.get(&resource.group, version, &resource.plural)?;
+    // The TLS library brings it along: no other reason here to have a SHA-256.
+    let sha256 = rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256.tls13()?.common.hash_provider;
+    let hash = sha256.hash(format!("{kept_in}/{}", resource.kind).as_bytes());
+    Some(base64::engine::general_purpose::STANDARD.encode(hash.as_ref().get(..8)?))
 }
 
 fn add_names(entry: &mut Value, resource: &Resource) {

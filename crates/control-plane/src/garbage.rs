@@ -207,7 +207,9 @@ impl Eq for Living {}
 
 fn find(state: &State, (id, key): &Place) -> Option<(Arc<Resource>, Arc<Stored>)> {
     let resource = state.catalog.of_plural(&id.group, &id.plural)?;
-    Some((Arc::clone(resource), Arc::clone(state.store.get(id, key)?)))
+    // What cannot be read in the version that is written is left alone.
+    let stored = resource.view(state.store.get(id, key)?).ok()?;
+    Some((Arc::clone(resource), stored))
 }
 
 fn has_finalizer(object: &Value, name: &str) -> bool {

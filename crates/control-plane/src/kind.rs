@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::custom::CustomVersion;
+use crate::custom::{CustomVersion, Versions};
 use crate::schema::Schema;
 
 /// One served resource in one version.
@@ -23,6 +23,8 @@ pub struct Resource {
     pub schema: Option<Arc<Schema>>,
     /// For a resource that a CustomResourceDefinition brought.
     pub custom: Option<Arc<CustomVersion>>,
+    /// How its objects become those of the kind's other versions. None where there are no others: built-in kinds.
+    pub versions: Option<Arc<Versions>>,
     /// Where its objects are kept: `(group, plural)`. Differs from its own for a second group that shows the same objects.
     pub stored_as: (String, String),
 }
@@ -90,6 +92,15 @@ impl Resource {
     pub fn is(&self, group: &str, kind: &str) -> bool {
         self.custom.is_none() && self.group == group && self.kind == kind
     }
+
+    /// Whether objects are written in this version.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.versions.as_ref().is_none_or(|versions| {
+            let version = versions.kept_in().strip_prefix(self.group.as_str()).and_then(|rest| rest.strip_prefix('/'));
+            version == Some(self.version.as_str())
+        })
+    }
 }
 
 /// group version kind plural | short names | categories | scope | subresources
@@ -145,6 +156,8 @@ storage.k8s.io v1 VolumeAttachment volumeattachments || cluster |status
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
     by_path: BTreeMap<(String, String, String), Arc<Resource>>,
+    /// By group and plural: versions that are written but not served. Controllers work through them.
+    unserved: BTreeMap<(String, String), Arc<Resource>>,
 }
 
 impl Catalog {
@@ -163,10 +176,18 @@ impl Catalog {
         self.by_path.get(&(group.to_owned(), version.to_owned(), plural.to_owned()))
     }
 
-    /// The first served version of a resource.
+    /// A resource in the version in which its objects are written.
     #[must_use]
     pub fn of_plural(&self, group: &str, plural: &str) -> Option<&Arc<Resource>> {
-        self.iter().find(|resource| resource.group == group && resource.plural == plural)
+        let served = self.iter().filter(|resource| resource.group == group && resource.plural == plural);
+        let unserved = self.unserved.values();
+        let unserved = unserved.filter(|resource| resource.group == group && resource.plural == plural);
+        served.chain(unserved).find(|resource| resource.is_kept())
+    }
+
+    /// Every resource once, in the version in which its objects are written.
+    pub fn kept(&self) -> impl Iterator<Item = &Arc<Resource>> {
+        self.iter().filter(|resource| resource.is_kept()).chain(self.unserved.values())
     }
 
     /// By what an object says of itself.
@@ -180,8 +201,14 @@ impl Catalog {
             .insert((resource.group.clone(), resource.version.clone(), resource.plural.clone()), Arc::new(resource));
     }
 
+    /// Clients do not get to see it.
+    pub fn insert_unserved(&mut self, resource: Resource) {
+        self.unserved.insert((resource.group.clone(), resource.plural.clone()), Arc::new(resource));
+    }
+
     pub fn retain(&mut self, keep: impl Fn(&Resource) -> bool) {
         self.by_path.retain(|_, resource| keep(resource));
+        self.unserved.retain(|_, resource| keep(resource));
     }
 
     /// In order of group, version and plural.
@@ -225,6 +252,7 @@ fn built_in_row(line: &str) -> Resource {
             .collect(),
         schema: Schema::built_in(&api_version, kind),
         custom: None,
+        versions: None,
         stored_as,
     }
 }

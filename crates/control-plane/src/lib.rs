@@ -53,4 +53,5 @@ pub mod volumes;
 pub mod workloads;
 
 pub use control_plane::{Address, ControlPlane, Options};
+pub use custom::Converter;
 pub use server::Server;

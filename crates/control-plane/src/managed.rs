@@ -4,11 +4,15 @@
 //! live, new ──compare──▶ added, modified, removed ──▶ taken from every other manager, given to this one
 //! live, applied ──merge, prune──▶ new ──compare──▶ conflicts, unless forced
 //! ```
+//!
+//! Fields are named as they are in the version through which they were written: whoever wrote through another version is asked in that
+//! one.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::clock;
+use crate::custom::Versions;
 use crate::error::ApiError;
 use crate::kind::{Resource, Subresource};
 use crate::schema::{self, Decoded, FieldValidation, Schema, go};
@@ -16,9 +20,11 @@ use crate::schema::{self, Decoded, FieldValidation, Schema, go};
 pub mod set;
 #[cfg(test)]
 mod tests;
+mod versions;
 mod walk;
 
 use set::FieldSet;
+use versions::Changes;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Writer<'a> {
@@ -26,6 +32,8 @@ pub struct Writer<'a> {
     pub api_version: &'a str,
     pub subresource: &'a str,
     pub now: Timestamp,
+    /// What the kind's other versions are, where there are any.
+    pub versions: Option<&'a Versions>,
 }
 
 /// More managers that update than this are merged into one, the oldest first.
@@ -39,7 +47,8 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// - Flow: what changed is taken from every manager, and what is new or different is given to the writer.
 /// - Guarantees: a write that changes nothing changes no entry and no time. A caller who sent `[]` or `[{}]` gets rid of them.
 /// - Assumptions: `new` has its defaults, and admission has not yet touched it: what admission adds is nobody's.
-/// - Caveats: `ignored` are dotted paths that this write does not carry, such as `status` beside a status subresource.
+/// - Caveats: `ignored` are dotted paths that this write does not carry, such as `status` beside a status subresource. Where somebody
+///   wrote through a version that the object cannot be shown in, nobody manages anything any more, as on the real server.
 pub fn track(schema: &Schema, live: Option<&Value>, new: &mut Value, writer: &Writer<'_>, ignored: &[&str]) {
     let sent = take_entries(new);
     let mut entries = match &sent {
@@ -57,9 +66,10 @@ pub fn track(schema: &Schema, live: Option<&Value>, new: &mut Value, writer: &Wr
     }
     let nothing = live.is_none().then(|| schema.zero());
     let before = live.or(nothing.as_ref()).unwrap_or(&Value::Null);
-    update(schema, before, new, &mut entries, writer, ignored);
-    cap_updaters(&mut entries);
-    put_entries(new, entries);
+    if update(schema, before, new, &mut entries, writer, ignored).is_ok() {
+        cap_updaters(&mut entries);
+        put_entries(new, entries);
+    }
 }
 
 /// Server-side apply: lays what was applied over the live object.
@@ -82,9 +92,9 @@ pub fn apply(
     let mut entries = take_entries(&mut before).and_then(|entries| decode(&entries)).unwrap_or_default();
     if entries.is_empty() && live.is_some() {
         let first = Writer { manager: BEFORE_FIRST_APPLY, subresource: "", ..*writer };
-        update(schema, &schema.zero(), &before, &mut entries, &first, ignored);
+        update(schema, &schema.zero(), &before, &mut entries, &first, ignored)?;
     }
-    let outcome = lay_over(schema, &before, applied, &entries, writer, force, ignored);
+    let outcome = lay_over(schema, &before, applied, &entries, writer, force, ignored)?;
     let (mut merged, mut entries) = match outcome {
         Ok(outcome) => outcome,
         // Whoever comes from client-side apply takes over what that had applied.
@@ -94,7 +104,7 @@ pub fn apply(
             if !open.is_empty() {
                 return Err(conflict_error(&open));
             }
-            lay_over(schema, &before, applied, &entries, writer, true, ignored)
+            lay_over(schema, &before, applied, &entries, writer, true, ignored)?
                 .map_err(|conflicts| conflict_error(&conflicts))?
         }
         Err(conflicts) => return Err(conflict_error(&conflicts)),
@@ -317,19 +327,12 @@ fn update(
     entries: &mut Vec<Entry>,
     writer: &Writer<'_>,
     ignored: &[&str],
-) {
-    let mut difference = walk::compare(schema, before, after);
-    for path in ignored {
-        difference.added.forget(path);
-        difference.modified.forget(path);
-        difference.removed.forget(path);
-    }
-    let mut taken = difference.added;
-    taken.unite(difference.modified);
+) -> Result<(), ApiError> {
+    let mut changes = Changes::new(schema, before, after, writer, ignored);
     for entry in entries.iter_mut() {
-        entry.fields.subtract(&taken);
-        entry.fields.subtract(&difference.removed);
+        changes.take_from(entry)?;
     }
+    let taken = changes.own.taken;
     if !taken.is_empty() {
         // The real server forgets the time of a write through `scale`.
         let time = (writer.subresource != "scale").then(|| clock::seconds(writer.now));
@@ -342,6 +345,7 @@ fn update(
         }
     }
     entries.retain(|entry| !entry.fields.is_empty());
+    Ok(())
 }
 
 /// Merges the updaters of long ago into one for each version.
@@ -386,6 +390,8 @@ struct Conflict {
     fields: FieldSet,
 }
 
+type LaidOver = Result<(Value, Vec<Entry>), Vec<Conflict>>;
+
 /// Merges, prunes, and looks for conflicts.
 fn lay_over(
     schema: &Schema,
@@ -395,7 +401,7 @@ fn lay_over(
     writer: &Writer<'_>,
     force: bool,
     ignored: &[&str],
-) -> Result<(Value, Vec<Entry>), Vec<Conflict>> {
+) -> Result<LaidOver, ApiError> {
     let mut entries = entries.to_vec();
     let mut fields = walk::fields_of(schema, applied);
     for path in ignored {
@@ -406,39 +412,29 @@ fn lay_over(
     let mut entry = Entry::new(writer, Operation::Apply, fields);
     let last = mine.map(|mine| {
         let last = entries.remove(mine);
-        entry.time = last.time;
-        last.fields
+        entry.time.clone_from(&last.time);
+        last
     });
-    if let Some(last) = last.filter(|last| !last.is_empty()) {
-        let mut owned = entry.fields.clone();
-        entries.iter().for_each(|entry| owned.unite(entry.fields.clone()));
-        merged = walk::prune(schema, merged, &last, &owned);
+    if let Some(last) = last.filter(|last| !last.fields.is_empty()) {
+        merged = versions::prune(schema, merged, &last, &entries, &entry, writer)?;
     }
-    let mut difference = walk::compare(schema, before, &merged);
-    for path in ignored {
-        difference.added.forget(path);
-        difference.modified.forget(path);
-        difference.removed.forget(path);
+    let mut changes = Changes::new(schema, before, &merged, writer, ignored);
+    let mut conflicts = Vec::new();
+    for owner in &entries {
+        let fields = owner.fields.intersection(&changes.of(owner)?.taken);
+        if !fields.is_empty() {
+            conflicts.push(Conflict { owner: owner.clone(), fields });
+        }
     }
-    let mut taken = difference.added;
-    taken.unite(difference.modified);
-    let conflicts: Vec<Conflict> = entries
-        .iter()
-        .filter_map(|owner| {
-            let fields = owner.fields.intersection(&taken);
-            (!fields.is_empty()).then(|| Conflict { owner: owner.clone(), fields })
-        })
-        .collect();
     if !force && !conflicts.is_empty() {
-        return Err(conflicts);
+        return Ok(Err(conflicts));
     }
     for entry in &mut entries {
-        entry.fields.subtract(&taken);
-        entry.fields.subtract(&difference.removed);
+        changes.take_from(entry)?;
     }
     entries.push(entry);
     entries.retain(|entry| !entry.fields.is_empty());
-    Ok((merged, entries))
+    Ok(Ok((merged, entries)))
 }
 
 fn conflict_error(conflicts: &[Conflict]) -> ApiError {
@@ -520,15 +516,20 @@ fn check_applied(schema: &Schema, live: Option<&Value>, applied: &Value, writer:
     if !applied["metadata"]["managedFields"].is_null() {
         return Err(ApiError::bad_request("metadata.managedFields must be nil"));
     }
-    let mistakes = walk::mistakes(schema, applied);
-    let listed = match mistakes.as_slice() {
-        [] => return Ok(()),
-        [one] => one.clone(),
-        many => {
-            format!("errors:\n{}", many.iter().map(|mistake| format!("  {mistake}")).collect::<Vec<_>>().join("\n"))
-        }
-    };
+    let Some(listed) = listed(&walk::mistakes(schema, applied)) else { return Ok(()) };
     let text = |key: &str| applied["metadata"][key].as_str().unwrap_or_default();
     let (namespace, name) = (text("namespace"), text("name"));
     Err(ApiError::new(500, "", format!("failed to create typed patch object ({namespace}/{name}; {said}): {listed}")))
+}
+
+/// Mistakes in one text.
+fn listed(mistakes: &[String]) -> Option<String> {
+    match mistakes {
+        [] => None,
+        [one] => Some(one.clone()),
+        many => Some(format!(
+            "errors:\n{}",
+            many.iter().map(|mistake| format!("  {mistake}")).collect::<Vec<_>>().join("\n")
+        )),
+    }
 }

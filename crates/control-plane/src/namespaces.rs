@@ -51,7 +51,7 @@ impl Controller for Namespaces {
 fn empty(state: &mut State, namespace: &str) {
     let resources: Vec<Arc<Resource>> = state
         .catalog
-        .iter()
+        .kept()
         .filter(|resource| {
             resource.namespaced && resource.stored_as.1 == resource.plural && resource.stored_as.0 == resource.group
         })
@@ -62,7 +62,9 @@ fn empty(state: &mut State, namespace: &str) {
     for resource in resources {
         let objects: Vec<Arc<Stored>> = state.store.list(&resource.id(), namespace).cloned().collect();
         for object in objects.iter().filter(|object| !object.is_deleting) {
-            let _ = state.delete_object(&resource, object, &json!({ "propagationPolicy": "Background" }));
+            // What cannot be read in the version that is written stays, and with it the namespace.
+            let options = json!({ "propagationPolicy": "Background" });
+            let _ = resource.view(object).and_then(|object| state.delete_object(&resource, &object, &options));
         }
         let staying: Vec<Arc<Stored>> = state.store.list(&resource.id(), namespace).cloned().collect();
         if staying.is_empty() {

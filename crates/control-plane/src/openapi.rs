@@ -11,6 +11,7 @@ use crate::kind::{Catalog, Resource};
 
 mod paths;
 mod types;
+pub(crate) mod wire;
 
 /// Which of the two formats: they differ in how they refer to types and where they keep bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -46,7 +46,7 @@ impl Controller for Quotas {
             let Some(quotas) = state.catalog.get("", "v1", "resourcequotas").cloned() else { continue };
             let Some(live) = state.find(&quotas, &key.namespace, &key.name) else { continue };
             let resources: Vec<Arc<Resource>> =
-                state.catalog.iter().filter(|resource| resource.namespaced).cloned().collect();
+                state.catalog.kept().filter(|resource| resource.namespaced).cloned().collect();
             let mut object = live.value();
             let used = quota::used(state, &resources, &object, &key.namespace);
             let status = json!({ "hard": object["spec"]["hard"], "used": used });

@@ -20,6 +20,7 @@ mod pods;
 mod read;
 mod reviews;
 mod scale;
+mod versions;
 pub mod watch;
 mod write;
 mod yaml;
@@ -102,9 +103,16 @@ impl State {
             name: target.name,
             subresource,
         };
-        answer::check_accept(&request.accept)?;
-        answer::check_include(&call)?;
-        self.dispatch(&call)
+        let answer = answer::check_accept(&request.accept)
+            .and_then(|()| answer::check_include(&call))
+            .and_then(|()| self.dispatch(&call));
+        let Some(custom) = call.resource.custom.as_ref().filter(|custom| !custom.warnings().is_empty()) else {
+            return answer;
+        };
+        // Whatever is asked of a deprecated version, and whatever comes of it.
+        let mut answer = answer.unwrap_or_else(|error| Answer::refusal(&error));
+        answer.warnings.splice(0..0, custom.warnings().iter().cloned());
+        Ok(answer)
     }
 
     fn dispatch(&mut self, call: &Call<'_>) -> ApiResult<Answer> {
@@ -149,6 +157,10 @@ impl State {
         }
         Some(match path {
             "/version" => Ok(Answer::json(200, &discovery::version())),
+            "/openapi/v2" if openapi::wire::is_asked(&request.accept) => {
+                let document = Bytes::from(openapi::wire::document(&openapi::v2(&self.catalog)));
+                Ok(Answer::bytes(200, document).of_type(openapi::wire::CONTENT_TYPE))
+            }
             "/openapi/v2" => Ok(Answer::json(200, &openapi::v2(&self.catalog))),
             "/openapi/v3" => Ok(Answer::json(200, &openapi::v3_index(&self.catalog))),
             path if path.starts_with("/openapi/v3/") => self.open_api_of(path),

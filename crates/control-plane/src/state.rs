@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::admit::Look;
 use crate::clock::Clock;
+use crate::custom::Converter;
 use crate::dice::Dice;
 use crate::kind::{Catalog, Resource};
 use crate::rest::events::Recorder;
@@ -21,6 +22,8 @@ pub struct State {
     pub(crate) recorder: Recorder,
     /// Of whoever may do everything; empty where nobody has to show one.
     pub(crate) token: String,
+    /// For definitions that ask for a webhook.
+    pub(crate) converter: Option<Converter>,
     /// Tokens of service accounts that were asked for.
     pub(crate) tokens: std::collections::BTreeSet<String>,
 }
@@ -36,6 +39,7 @@ impl State {
             dice: Dice::for_purpose(seed, "server"),
             recorder: Recorder::default(),
             token: String::new(),
+            converter: None,
             tokens: std::collections::BTreeSet::new(),
         }
     }

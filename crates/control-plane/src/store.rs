@@ -90,6 +90,8 @@ pub struct ResourceId {
 pub struct Stored {
     pub key: Key,
     pub revision: u64,
+    /// When its content came about: before `revision` for the last state of what was deleted.
+    pub written: u64,
     /// The whole object, as served.
     form: Mutex<Form>,
     /// As somebody has read it: the next who asks need not read it again.
@@ -338,6 +340,11 @@ impl Store {
         self.listeners.remove(resource);
     }
 
+    /// Ends the watches of a resource whose definition has changed: who watched lists or watches anew.
+    pub fn end_watches(&mut self, resource: &ResourceId) {
+        self.listeners.remove(resource);
+    }
+
     pub fn resources(&self) -> impl Iterator<Item = &ResourceId> {
         self.shelves.keys()
     }
@@ -441,6 +448,7 @@ impl Stored {
         Self {
             key,
             revision,
+            written: revision,
             form: Mutex::new(Form::Plain(json)),
             read: Mutex::new(None),
             head,
@@ -468,6 +476,7 @@ impl Stored {
     pub fn at_revision(&self, revision: u64) -> Self {
         let mut object = self.value();
         let mut last = Self::new(self.key.clone(), revision, &mut object, self.fields.clone());
+        last.written = self.written;
         last.share_with(self);
         last
     }

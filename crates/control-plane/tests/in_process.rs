@@ -150,3 +150,22 @@ fn the_same_seed_gives_the_same_cluster_to_the_byte() {
     assert_eq!(first, an_hour(7));
     assert_ne!(first, an_hour(8));
 }
+
+#[test]
+fn the_older_document_comes_in_protocol_buffers_to_who_asks_for_nothing_else() {
+    let plane = plane(1);
+    let ask = |accept: &str| {
+        plane.server().handle(&kerf_control_plane::request::Request {
+            method: "GET".to_owned(),
+            path: "/openapi/v2".to_owned(),
+            accept: accept.to_owned(),
+            ..Default::default()
+        })
+    };
+    // So asks Go's client, which kubectl is built on.
+    let answer = ask("application/com.github.proto-openapi.spec.v2@v1.0+protobuf");
+    assert_eq!(answer.content_type, "application/com.github.proto-openapi.spec.v2.v1.0+protobuf");
+    let kerf_control_plane::rest::Body::Whole(bytes) = answer.body else { panic!("a document is whole") };
+    assert!(bytes.starts_with(b"\x0a\x032.0\x12"), "its version comes first");
+    assert_eq!(ask("application/json").to_value()["swagger"], "2.0");
+}

@@ -34,6 +34,7 @@ mod scheduling;
 mod subresources;
 mod tables;
 mod updates;
+mod versions;
 mod volumes;
 mod watch;
 mod workloads;
@@ -83,6 +84,7 @@ const MODULES: &[(&str, &[Test])] = &[
     ("namespaces", namespaces::TESTS),
     ("admission", admission::TESTS),
     ("definitions", definitions::TESTS),
+    ("versions", versions::TESTS),
     ("errors", errors::TESTS),
     ("scheduling", scheduling::TESTS),
     ("nodes", nodes::TESTS),

@@ -38,6 +38,31 @@ pub fn default_definition(crd: &mut Value) {
     }
 }
 
+/// The status of a definition that nobody has looked at yet, whatever its maker says.
+pub fn open_status(crd: &mut Value) {
+    if let Some(map) = crd.as_object_mut() {
+        let status =
+            json!({ "acceptedNames": { "kind": "", "plural": "" }, "conditions": null, "storedVersions": null });
+        map.insert("status".to_owned(), status);
+    }
+    remember_storage(crd);
+}
+
+/// Notes the version in which objects are written from now on among those in which some may be.
+pub fn remember_storage(crd: &mut Value) {
+    let versions = list(&crd["spec"]["versions"]);
+    let Some(storage) = versions.iter().find(|version| version["storage"] == true) else { return };
+    let storage = storage["name"].clone();
+    let Some(status) = crd.get_mut("status").and_then(Value::as_object_mut) else { return };
+    match status.get_mut("storedVersions").and_then(Value::as_array_mut) {
+        Some(stored) if stored.contains(&storage) => {}
+        Some(stored) => stored.push(storage),
+        None => {
+            status.insert("storedVersions".to_owned(), json!([storage]));
+        }
+    }
+}
+
 /// What is wrong with a definition that is created, or with what becomes of `old`.
 #[must_use]
 pub fn validate_definition(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
@@ -431,8 +456,7 @@ fn check_stored_versions(crd: &Value, errors: &mut Vec<FieldError>) {
         errors.push(FieldError::invalid(FIELD, Value::Null, "must have at least one stored version"));
         return;
     }
-    let is_new = list(&crd["status"]["storedVersions"]).is_empty();
-    for name in storage.iter().filter(|name| is_new && !stored.contains(name)) {
+    for name in storage.iter().filter(|name| !stored.contains(name)) {
         errors.push(FieldError::invalid(FIELD, json!(stored), format!("must have the storage version {name}")));
     }
     for (idx, name) in stored.iter().enumerate() {

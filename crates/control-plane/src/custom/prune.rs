@@ -123,7 +123,8 @@ pub(super) fn default(node: &Node, value: &mut Value) {
     fill_in(node, value);
 }
 
-fn drop_nulls(node: &Node, value: &mut Value) {
+/// Removes nulls where null is not allowed and nothing takes their place.
+pub(super) fn drop_nulls(node: &Node, value: &mut Value) {
     match value {
         Value::Object(members) => {
             members.retain(|name, member| {

@@ -7,7 +7,7 @@ use super::*;
 use crate::schema::{self, FieldValidation};
 
 fn writer<'a>(manager: &'a str, api_version: &'a str) -> Writer<'a> {
-    Writer { manager, api_version, subresource: "", now: "2026-11-15T12:00:00Z".parse().unwrap() }
+    Writer { manager, api_version, subresource: "", now: "2026-11-15T12:00:00Z".parse().unwrap(), versions: None }
 }
 
 /// Manager, operation and fields of each entry.

@@ -31,7 +31,7 @@ impl State {
     pub(super) fn delete(&mut self, call: &Call<'_>) -> ApiResult<Answer> {
         let options = delete_options(call)?;
         check_options(&options)?;
-        let live = self.find(&call.resource, &call.namespace, &call.name).ok_or_else(|| call.not_found())?;
+        let live = self.live(call)?.ok_or_else(|| call.not_found())?;
         let deleted = self.delete_object(&call.resource, &live, &options)?;
         let json = match deleted {
             Deleted::Gone(json) if answers_with_object(&call.resource) => json,
@@ -58,7 +58,7 @@ impl State {
         Ok(self.shown_list(call, &selected))
     }
 
-    /// Deletes, or marks for deletion, a live object. `options` is a `DeleteOptions`; null will do.
+    /// Deletes, or marks for deletion, a live object, seen in the resource's version. `options` is a `DeleteOptions`; null will do.
     pub(crate) fn delete_object(
         &mut self,
         resource: &Arc<Resource>,
@@ -109,7 +109,7 @@ impl State {
                 object["status"] = json!({ "phase": "Terminating" });
             }
         }
-        Ok(Deleted::Marked(self.keep(resource, live.key.clone(), object, is_dry)))
+        Ok(Deleted::Marked(self.keep(resource, live.key.clone(), object, is_dry)?))
     }
 
     fn mark(&self, object: &mut Value, grace_seconds: i64) {

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{Answer, Call, Written, bodies};
 use crate::error::{ApiError, ApiResult, FieldError};
 use crate::kind::Resource;
-use crate::managed;
+use crate::managed::{self, Writer};
 use crate::patch::{self, PatchType};
 use crate::schema::FieldValidation;
 use crate::state::{State, meta, set_meta};
@@ -47,7 +47,7 @@ impl State {
         }
         let write = call.write()?;
         let schema = call.resource.schema.clone().ok_or_else(ApiError::no_such_path)?;
-        let live = self.find(&call.resource, &call.namespace, &call.name).ok_or_else(|| call.not_found())?;
+        let live = self.live(call)?.ok_or_else(|| call.not_found())?;
         let old = super::events::shown_in(&call.resource, live.value());
         let patch_type = match kind {
             PatchKind::Json => PatchType::Json,
@@ -83,13 +83,13 @@ impl State {
         let schema = call.resource.schema.clone().ok_or_else(ApiError::no_such_path)?;
         let read = managed::read(&call.request.body, write.validation)?;
         let (applied, mut warnings) = (placed(call, read.value)?, read.warnings);
-        let live = self.find(&call.resource, &call.namespace, &call.name);
+        let live = self.live(call)?;
         if live.is_none() && call.subresource.is_some() {
             return Err(call.not_found());
         }
         let live_value = live.as_ref().map(|live| live.value());
         let api_version = call.resource.api_version();
-        let writer = self.writer(&api_version, &write);
+        let writer = Writer { versions: call.resource.versions.as_deref(), ..self.writer(&api_version, &write) };
         let force = call.query.flag("force");
         let ignored = managed::ignored(&call.resource, write.subresource);
         let merged = managed::apply(&schema, live_value.as_ref(), &applied, &writer, force, ignored)?;

@@ -279,7 +279,8 @@ impl State {
             let writer = self.writer(&api_version, &write);
             crate::managed::track(schema, Some(&live.value()), &mut new, &writer, &[]);
         }
-        self.keep(resource, live.key.clone(), new, false);
+        // Built-in kinds, that is: nothing is converted, and nothing refused.
+        let _ = self.keep(resource, live.key.clone(), new, false);
     }
 
     /// A token for a service account. Whoever has it may do everything, as everybody here.

@@ -38,7 +38,7 @@ struct Continue {
 impl State {
     pub(super) fn get(&mut self, call: &Call<'_>) -> ApiResult<Answer> {
         self.check_not_ahead(call)?;
-        let stored = self.find(&call.resource, &call.namespace, &call.name).ok_or_else(|| call.not_found())?;
+        let stored = self.live(call)?.ok_or_else(|| call.not_found())?;
         Ok(self.shown(call, 200, events::json_in(&call.resource, &stored)))
     }
 
@@ -79,27 +79,38 @@ impl State {
             (if revision == 0 { self.store.revision() } else { revision }, Some(start))
         };
         let id = call.resource.id();
-        let is_wanted = |stored: &&Arc<Stored>| {
+        let is_placed = |stored: &Stored| {
             start.as_deref().is_none_or(|start| place(call, stored).as_str() >= start)
                 && (call.name.is_empty() || stored.key.name == call.name)
                 && (call.namespace.is_empty() || stored.key.namespace == call.namespace)
-                && labels.matches(stored)
-                && fields.matches(stored)
+        };
+        let is_selected = |stored: &Stored| labels.matches(stored) && fields.matches(stored);
+        // Selectors ask what is shown, which may differ from what is kept.
+        let wanted = |stored: &Arc<Stored>| {
+            if !is_placed(stored) {
+                return None;
+            }
+            match call.resource.reread(stored) {
+                Ok(None) => is_selected(stored).then(|| Ok(Arc::clone(stored))),
+                Ok(Some(shown)) => is_selected(&shown).then_some(Ok(shown)),
+                Err(error) => Some(Err(error)),
+            }
         };
         let mut objects: Vec<Arc<Stored>> = if revision == self.store.revision() {
             match (fields.name(), fields.node()) {
                 (Some(name), _) if !call.namespace.is_empty() || !call.resource.namespaced => {
                     let found = self.find(&call.resource, &call.namespace, name);
-                    found.iter().filter(is_wanted).cloned().collect()
+                    found.iter().filter_map(wanted).collect::<ApiResult<_>>()?
                 }
                 (_, Some(node)) if id == *ResourceId::pods() => {
-                    self.store.pods_on(node).filter(is_wanted).cloned().collect()
+                    self.store.pods_on(node).filter_map(wanted).collect::<ApiResult<_>>()?
                 }
-                _ => self.store.list(&id, &call.namespace).filter(is_wanted).cloned().collect(),
+                _ => self.store.list(&id, &call.namespace).filter_map(wanted).collect::<ApiResult<_>>()?,
             }
         } else {
             let then = self.store.list_at(&id, &call.namespace, revision);
-            then.map_err(|_| Self::expired(start.as_deref()))?.iter().filter(is_wanted).cloned().collect()
+            let then = then.map_err(|_| Self::expired(start.as_deref()))?;
+            then.iter().filter_map(wanted).collect::<ApiResult<_>>()?
         };
         let mut next = None;
         let mut remaining = None;

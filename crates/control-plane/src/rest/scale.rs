@@ -10,7 +10,7 @@ use crate::{patch, schema};
 
 impl State {
     pub(super) fn get_scale(&mut self, call: &Call<'_>) -> ApiResult<Answer> {
-        let stored = self.find(&call.resource, &call.namespace, &call.name).ok_or_else(|| call.not_found())?;
+        let stored = self.live(call)?.ok_or_else(|| call.not_found())?;
         Ok(Answer::json(200, &scale_of(call, &stored.value())))
     }
 
@@ -24,7 +24,7 @@ impl State {
 
     pub(super) fn patch_scale(&mut self, call: &Call<'_>) -> ApiResult<Answer> {
         let kind = PatchKind::of(call)?;
-        let stored = self.find(&call.resource, &call.namespace, &call.name).ok_or_else(|| call.not_found())?;
+        let stored = self.live(call)?.ok_or_else(|| call.not_found())?;
         let present = scale_of(call, &stored.value());
         let body = &call.request.body;
         let patched = if kind == PatchKind::Json {
@@ -41,7 +41,7 @@ impl State {
 
     fn set_scale(&mut self, call: &Call<'_>, scale: &Value) -> ApiResult<Answer> {
         let write = call.write()?;
-        let live = self.find(&call.resource, &call.namespace, &call.name).ok_or_else(|| call.not_found())?;
+        let live = self.live(call)?.ok_or_else(|| call.not_found())?;
         let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
         if replicas < 0 {
             let error = FieldError::invalid("spec.replicas", replicas, "must be greater than or equal to 0");
@@ -64,7 +64,7 @@ impl State {
             set_meta(&mut object, "uid", uid);
         }
         self.update_object(&call.resource, &live, object, &write)?;
-        let stored = self.find(&call.resource, &call.namespace, &call.name).ok_or_else(|| call.not_found())?;
+        let stored = self.live(call)?.ok_or_else(|| call.not_found())?;
         Ok(Answer::json(200, &scale_of(call, &stored.value())))
     }
 }

@@ -2,6 +2,9 @@
 //!
 //! A watch is a value. The server fills it under the lock with what has already happened; later changes reach it through a
 //! channel, and whoever serves it asks for the next bytes and keeps the time.
+//!
+//! Watchers of the version that is kept share its bytes. For others each object is converted as they take it; one that cannot be
+//! ends their watch with an error.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -128,7 +131,7 @@ impl State {
     fn tell_present(&self, call: &Call<'_>, watch: &mut Watch) {
         let id = call.resource.id();
         let all = self.store.list(&id, &call.namespace);
-        watch.present = all.filter(|stored| watch.lens.sees(stored)).cloned().collect();
+        watch.present = all.filter(|stored| watch.lens.may_see(stored)).cloned().collect();
     }
 }
 
@@ -179,14 +182,26 @@ impl Watch {
         self.take_ready()
     }
 
+    /// Whether nothing will come any more, for those who do not wait.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        let is_told = self.ready.is_empty() && self.present.is_empty() && self.after_present.is_none();
+        is_told && (self.is_over || self.changes.is_closed() && self.changes.is_empty())
+    }
+
     fn take_ready(&mut self) -> Option<Bytes> {
         let mut waiting = self.ready.iter().map(Bytes::len).sum::<usize>();
         while waiting < TOGETHER_BYTES
             && let Some(stored) = self.present.pop_front()
         {
-            let told = self.lens.event("ADDED", &stored);
-            waiting += told.len();
-            self.ready.push_back(told);
+            match self.lens.added(&stored) {
+                Ok(None) => {}
+                Ok(Some(told)) => {
+                    waiting += told.len();
+                    self.ready.push_back(told);
+                }
+                Err(error) => self.fail(&error),
+            }
         }
         let has_begun = self.present.is_empty();
         if has_begun {
@@ -234,34 +249,71 @@ impl Watch {
     }
 
     fn take(&mut self, change: &Change) {
-        if change.revision <= self.skips_to {
+        if self.is_over || change.revision <= self.skips_to {
             return;
         }
         self.seen = change.revision;
-        let lens = &mut self.lens;
-        let was_seen = change.before.as_ref().is_some_and(|before| lens.sees(before));
-        let is_seen = change.kind != ChangeKind::Deleted && lens.sees(&change.object);
-        let told = match (was_seen, is_seen) {
-            (false, false) => return,
-            (false, true) => lens.event("ADDED", &change.object),
-            (true, true) => lens.event("MODIFIED", &change.object),
-            (true, false) if change.kind == ChangeKind::Deleted => lens.event("DELETED", &change.object),
-            // It no longer matches: the watcher sees its last matching state, at the revision of the change.
-            (true, false) => match &change.before {
-                Some(before) => lens.event("DELETED", &before.at_revision(change.revision)),
-                None => return,
-            },
-        };
-        self.ready.push_back(told);
+        match self.lens.change(change) {
+            Ok(told) => self.ready.extend(told),
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    /// Nothing can be told from here on: the client lists, and reads what is wrong.
+    fn fail(&mut self, error: &ApiError) {
+        self.ready.push_back(line("ERROR", error.to_status().to_string().as_bytes()));
+        self.present.clear();
+        self.after_present = None;
+        self.is_over = true;
     }
 }
 
 impl Lens {
-    fn sees(&self, stored: &Stored) -> bool {
+    /// Where it is, and what it is once it is shown in the watcher's version.
+    fn sees(&self, shown: &Stored) -> bool {
+        self.is_placed(shown) && self.labels.matches(shown) && self.fields.matches(shown)
+    }
+
+    fn is_placed(&self, stored: &Stored) -> bool {
         (self.namespace.is_empty() || stored.key.namespace == self.namespace)
             && (self.name.is_empty() || stored.key.name == self.name)
-            && self.labels.matches(stored)
-            && self.fields.matches(stored)
+    }
+
+    /// Whether it is worth keeping until the client takes it. What is not kept as it is shown is not converted for that.
+    fn may_see(&self, stored: &Stored) -> bool {
+        if self.resource.is_plain(stored) { self.sees(stored) } else { self.is_placed(stored) }
+    }
+
+    fn added(&mut self, stored: &Stored) -> ApiResult<Option<Bytes>> {
+        let reread = self.resource.reread(stored)?;
+        let shown = reread.as_deref().unwrap_or(stored);
+        Ok(if self.sees(shown) { Some(self.event("ADDED", shown)) } else { None })
+    }
+
+    fn change(&mut self, change: &Change) -> ApiResult<Option<Bytes>> {
+        if !self.is_placed(&change.object) {
+            return Ok(None);
+        }
+        let before = change.before.as_deref();
+        // Without selectors it matters only that there was one.
+        let is_selective = !self.labels.is_empty() || !self.fields.is_empty();
+        let reread_before = match before.filter(|_| is_selective) {
+            Some(before) => self.resource.reread(before)?,
+            None => None,
+        };
+        let reread = self.resource.reread(&change.object)?;
+        let before = reread_before.as_deref().or(before);
+        let object = reread.as_deref().unwrap_or(&change.object);
+        let was_seen = before.is_some_and(|before| self.sees(before));
+        let is_seen = change.kind != ChangeKind::Deleted && self.sees(object);
+        Ok(match (was_seen, is_seen) {
+            (false, false) => None,
+            (false, true) => Some(self.event("ADDED", object)),
+            (true, true) => Some(self.event("MODIFIED", object)),
+            (true, false) if change.kind == ChangeKind::Deleted => Some(self.event("DELETED", object)),
+            // It no longer matches: the watcher sees its last matching state, at the revision of the change.
+            (true, false) => before.map(|before| self.event("DELETED", &before.at_revision(change.revision))),
+        })
     }
 
     fn event(&mut self, kind: &str, stored: &Stored) -> Bytes {

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::{Answer, Call, bodies};
+use crate::custom::CustomVersion;
 use crate::error::{ApiError, ApiResult, FieldError};
 use crate::kind::{Resource, Subresource};
 use crate::managed::{self, Writer};
@@ -63,7 +64,7 @@ impl State {
     pub(super) fn replace(&mut self, call: &Call<'_>) -> ApiResult<Answer> {
         let write = call.write()?;
         let (object, mut warnings) = bodies::object(call, write.validation)?;
-        let written = match self.find(&call.resource, &call.namespace, &call.name) {
+        let written = match self.live(call)? {
             None if may_create_on_update(&call.resource) && write.subresource.is_none() => {
                 self.create_object(&call.resource, &call.namespace, object, &write)?
             }
@@ -127,11 +128,11 @@ impl State {
             return Err(error);
         }
         let warnings = warnings(resource, &object);
-        let json = self.keep(resource, Key::new(namespace, &name), object, write.dry_run);
+        let json = self.keep(resource, Key::new(namespace, &name), object, write.dry_run)?;
         Ok(Written { json, created: true, warnings })
     }
 
-    /// Replaces a live object by a decoded new one.
+    /// Replaces a live object, seen in the resource's version, by a decoded new one.
     pub(crate) fn update_object(
         &mut self,
         resource: &Arc<Resource>,
@@ -170,15 +171,26 @@ impl State {
         let is_going = live.is_deleting
             && is_free(&new)
             && new["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0;
-        if new == *old && !is_going {
+        let warnings = warnings(resource, &new);
+        let new = to_kept(resource, new)?;
+        if !is_going && self.is_as_kept(resource, live, old, &new) {
             return Ok(Written { json: live.json(), created: false, warnings: Vec::new() });
         }
-        let warnings = warnings(resource, &new);
-        let json = self.keep(resource, live.key.clone(), new, write.dry_run);
+        let json = self.keep(resource, live.key.clone(), new, write.dry_run)?;
         if is_going && !write.dry_run {
             self.take_away(resource, &live.key);
         }
         Ok(Written { json, created: false, warnings })
+    }
+
+    /// Whether a write would leave the very bytes that are there. What is kept in another version than is written today is rewritten by
+    /// a write that changes nothing else: so objects are migrated.
+    fn is_as_kept(&self, resource: &Resource, live: &Arc<Stored>, old: &Value, new: &Value) -> bool {
+        let kept = resource.versions.as_ref().and_then(|_| self.store.get(&resource.id(), &live.key));
+        match kept.filter(|kept| !Arc::ptr_eq(kept, live)) {
+            Some(kept) => kept.value() == *new,
+            None => new == old,
+        }
     }
 
     /// Optimistic concurrency: the writer saw the live object, or did not say what it saw.
@@ -212,7 +224,7 @@ impl State {
     fn tracked(&self, resource: &Resource, old: Option<&Value>, new: &mut Value, write: &Write) -> Value {
         let Some(schema) = &resource.schema else { return Value::Null };
         let api_version = resource.api_version();
-        let writer = self.writer(&api_version, write);
+        let writer = Writer { versions: resource.versions.as_deref(), ..self.writer(&api_version, write) };
         managed::track(schema, old, new, &writer, managed::ignored(resource, write.subresource));
         new["metadata"].get("managedFields").cloned().unwrap_or_default()
     }
@@ -224,22 +236,40 @@ impl State {
         Err(ApiError::invalid(&resource.group, &resource.kind, name, &errors))
     }
 
-    /// Stores the object, or only shows what would be stored.
-    pub(super) fn keep(&mut self, resource: &Arc<Resource>, key: Key, mut object: Value, dry_run: bool) -> Bytes {
+    /// Stores the object, or only shows what would be stored: in the resource's version.
+    ///
+    /// - Caveats: what was stored and cannot be shown is stored all the same, as on the real server.
+    pub(super) fn keep(
+        &mut self,
+        resource: &Arc<Resource>,
+        key: Key,
+        object: Value,
+        dry_run: bool,
+    ) -> ApiResult<Bytes> {
+        let mut object = to_kept(resource, object)?;
         if dry_run {
-            return Bytes::from(object.to_string());
+            let shown = match (&resource.versions, &resource.custom) {
+                (Some(versions), Some(custom)) => versions.shown(object, custom)?,
+                _ => object,
+            };
+            return Ok(Bytes::from(shown.to_string()));
         }
-        let fields = selectable(resource, &object);
+        let fields = match &resource.versions {
+            Some(versions) => versions.of(versions.kept_in()).map(|kept| selected(kept, &object)).unwrap_or_default(),
+            None => selectable(resource, &object),
+        };
+        let is_definition = resource.is("apiextensions.k8s.io", "CustomResourceDefinition");
+        let before = if is_definition { self.store.get(&resource.id(), &key).cloned() } else { None };
         // A second group shows the same objects: they are kept in the first one's form.
         super::events::to_core(&mut object);
         let stored = self.store.put(&resource.id(), key, &mut object, fields);
-        if resource.is("apiextensions.k8s.io", "CustomResourceDefinition") {
-            self.serve_definition(&stored);
+        if is_definition {
+            self.serve_definition(&stored, before.as_deref());
         }
         if resource.id().plural != resource.plural || resource.id().group != resource.group {
-            return Bytes::from(super::events::shown_in(resource, stored.value()).to_string());
+            return Ok(Bytes::from(super::events::shown_in(resource, stored.value()).to_string()));
         }
-        stored.json()
+        Ok(resource.view(&stored)?.json())
     }
 
     pub(super) fn writer<'a>(&self, api_version: &'a str, write: &'a Write) -> Writer<'a> {
@@ -248,6 +278,7 @@ impl State {
             api_version,
             subresource: write.subresource.map_or("", Subresource::name),
             now: self.now(),
+            versions: None,
         }
     }
 
@@ -288,6 +319,10 @@ fn prepare_create(resource: &Resource, object: &mut Value) {
             custom.default(object);
         }
         Some(_) => {}
+        None if resource.is("apiextensions.k8s.io", "CustomResourceDefinition") => {
+            builtin::prepare_create(resource, object);
+            crate::custom::open_status(object);
+        }
         None => builtin::prepare_create(resource, object),
     }
 }
@@ -295,6 +330,9 @@ fn prepare_create(resource: &Resource, object: &mut Value) {
 fn prepare_update(resource: &Resource, subresource: Option<Subresource>, new: &mut Value, old: &Value) {
     let Some(custom) = &resource.custom else {
         builtin::prepare_update(resource, subresource, new, old);
+        if subresource.is_none() && resource.is("apiextensions.k8s.io", "CustomResourceDefinition") {
+            crate::custom::remember_storage(new);
+        }
         return;
     };
     match subresource {
@@ -385,16 +423,26 @@ pub(super) fn is_free(object: &Value) -> bool {
 }
 
 fn warnings(resource: &Resource, object: &Value) -> Vec<String> {
-    match &resource.custom {
-        Some(custom) => custom.warnings().to_vec(),
-        None => builtin::warnings(resource, object),
+    // What is deprecated is told with every answer, and not here.
+    if resource.custom.is_some() { Vec::new() } else { builtin::warnings(resource, object) }
+}
+
+/// In the version in which it is written.
+fn to_kept(resource: &Resource, object: Value) -> ApiResult<Value> {
+    match &resource.versions {
+        Some(versions) => versions.to_kept(object),
+        None => Ok(object),
     }
 }
 
-fn selectable(resource: &Resource, object: &Value) -> Pairs {
-    let Some(custom) = &resource.custom else {
-        return builtin::selectable_fields(resource, object).into_iter().collect();
-    };
+pub(super) fn selectable(resource: &Resource, object: &Value) -> Pairs {
+    match &resource.custom {
+        Some(custom) => selected(custom, object),
+        None => builtin::selectable_fields(resource, object).into_iter().collect(),
+    }
+}
+
+fn selected(custom: &CustomVersion, object: &Value) -> Pairs {
     let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     custom
         .selectable_fields()
