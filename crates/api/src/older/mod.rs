@@ -102,7 +102,11 @@ pub fn convert(object: &Value, to_api_version: &str) -> Result<Value, Conversion
 
     let mut result = from.step(kind, &source, kept.is_some());
     if let Some(kept) = kept {
-        View::of(&mut result).restore(&Lost::read(&kept));
+        let kept = Lost::read(&kept);
+        View::of(&mut result).restore(&kept);
+        if (kind, to) == (Kind::NodePool, Version::V1beta1) {
+            node_pool::nest_limits(&mut result, kept.value_at(node_pool::LIMITS));
+        }
         to.complete(kind, &mut result);
     }
     let mut echo = to.step(kind, &result, true);
@@ -180,7 +184,7 @@ impl Version {
     fn units(self, kind: Kind) -> &'static [&'static [&'static str]] {
         match (self, kind) {
             (Self::V1, Kind::NodePool) => &[&["/spec/template/spec/nodeClassRef"]],
-            (Self::V1beta1, Kind::NodePool) => &[&["/spec/template/spec/nodeClassRef"], &["/spec/limits"]],
+            (Self::V1beta1, Kind::NodePool) => &[&["/spec/template/spec/nodeClassRef"], &[node_pool::LIMITS]],
             (_, Kind::NodeClaim) => &[&["/spec/nodeClassRef"]],
             (_, Kind::Ec2NodeClass) => &[&["/spec/amiFamily", "/spec/amiSelectorTerms"]],
             (_, Kind::NodeOverlay | Kind::CapacityBuffer | Kind::KwokNodeClass) => &[],
