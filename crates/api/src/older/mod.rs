@@ -31,6 +31,7 @@ pub mod v1beta1;
 use serde_json::Value;
 
 use crate::kind::Kind;
+use crate::labels::NODE_CLASS_REFERENCE;
 use crate::problem::brief;
 use crate::schema::{self, Schema};
 use lost::{Lost, View};
@@ -121,6 +122,12 @@ pub fn convert(object: &Value, to_api_version: &str) -> Result<Value, Conversion
 pub fn to_current(object: &Value) -> Option<Result<Value, ConversionError>> {
     let (kind, Version::V1beta1) = version_of(object).ok()? else { return None };
     Some(convert(object, &kind.api_version()))
+}
+
+/// Takes off an object of v1 what serves only to read it in v1beta1 again, for who has left that behind.
+pub fn forget_v1beta1(object: &mut Value) {
+    annotations::take(object, LOST_OF_V1BETA1);
+    annotations::take(object, NODE_CLASS_REFERENCE);
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! What is said when there is nothing to convert, and what the schemas of v1beta1 refuse.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::{ConversionError, to_current, v1beta1};
 use super::*;
@@ -88,4 +88,25 @@ fn an_object_without_metadata_gets_what_has_to_be_kept() {
 fn fields_that_v1beta1_had_not_are_named() {
     let pool = with(pool_with("/spec/replicas", json!(3)), "/spec/limits", json!({"example.com/gpu": 1}));
     assert_eq!(v1beta1::unknown_fields(Kind::NodePool, &pool), ["spec.replicas"]);
+}
+
+/// As an API server reads them, and as templates of charts write what nobody has set.
+#[test]
+fn a_field_that_is_null_is_left_out() {
+    let mut object = pool();
+    object["spec"]["limits"] = Value::Null;
+    object["spec"]["disruption"] = json!({"consolidateAfter": null, "expireAfter": null});
+    object["spec"]["template"]["spec"]["taints"] = Value::Null;
+    object["spec"]["template"]["metadata"] = json!({"labels": {"a": null, "b": "c"}});
+    let expected = pool_with("/spec/template/metadata", json!({"labels": {"b": "c"}}));
+    assert_eq!(to_v1(&object), to_v1(&expected));
+}
+
+#[test]
+fn who_has_left_v1beta1_behind_keeps_only_what_means_something() {
+    let mut current = to_v1(&pool_with("/spec/template/spec/kubelet", json!({"maxPods": 20})));
+    super::super::forget_v1beta1(&mut current);
+    let annotations = current["metadata"]["annotations"].as_object().unwrap();
+    let kept: Vec<_> = annotations.keys().collect();
+    assert_eq!(kept, [crate::labels::KUBELET_CONVERSION, super::super::EXPIRY_REPLACES_FIRST]);
 }
