@@ -16,7 +16,7 @@ use crate::schema;
 pub(super) fn config() -> ProptestConfig {
     let mut config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
     if std::env::var_os("PROPTEST_CASES").is_none() {
-        config.cases = 150;
+        config.cases = 100;
     }
     config
 }
@@ -131,6 +131,30 @@ proptest! {
         let kind = Kind::of(&other).unwrap();
         let read = convert(&other, &api_version(kind, Version::V1beta1)).unwrap();
         check_round_trip(kind, Version::V1beta1, &read)?;
+    }
+
+    /// The annotation of another object is an annotation from before any number of edits.
+    #[test]
+    fn what_an_annotation_tells_of_the_past_changes_nothing_that_its_own_side_says(
+        (kind, object) in of_v1(),
+        (_, past) in of_v1beta1(),
+        (older_kind, older) in of_v1beta1(),
+        (_, older_past) in of_v1(),
+    ) {
+        for (kind, own, object, past, key) in [
+            (kind, Version::V1, object, past, LOST_OF_V1BETA1),
+            (older_kind, Version::V1beta1, older, older_past, LOST_OF_V1),
+        ] {
+            let past_kind = v1beta1::kind_of(&past).or_else(|| Kind::of(&past)).unwrap();
+            let past = convert(&past, &api_version(past_kind, own)).unwrap();
+            let mut object = complete(kind, own, &object);
+            if let Some(text) = annotation(&past, key).as_str() {
+                object["metadata"]["annotations"][key] = text.into();
+            }
+            let there = convert(&object, &api_version(kind, own.other())).unwrap();
+            let back = convert(&there, &api_version(kind, own)).unwrap();
+            prop_assert_eq!(plain(back), plain(object), "by way of {}", there);
+        }
     }
 
     #[test]
