@@ -5,6 +5,7 @@
 //!  schema     one description per kind ──▶ crd        duration, cron    the small languages in fields
 //!  kind       check, defaults, names                  budget            when and how many
 //!  validate   what only the operator checks           hash              drift, as numbers
+//!  older      what came before v1, and the way here
 //! ```
 //!
 //! What is not here: any client, runtime or clock. Objects come as JSON or YAML and leave as such; time is a parameter.
@@ -17,6 +18,7 @@ pub mod hash;
 pub mod kind;
 pub mod labels;
 pub mod objects;
+pub mod older;
 mod problem;
 mod schema;
 pub mod taints;
@@ -24,7 +26,7 @@ pub mod taints;
 pub mod testing;
 pub mod validate;
 
-pub use crd::{crd, crds, crds_yaml, write_crds};
+pub use crd::{crd, crd_files, crds, crds_yaml, write_crds};
 pub use duration::{DurationError, DurationOrNever, DurationText, parse_duration};
 pub use kind::{CustomObject, Kind};
 pub use labels::LabelRules;

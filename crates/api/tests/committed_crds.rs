@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
-use kerf_api::crd::crd_file_name;
-use kerf_api::{Kind, crds, crds_yaml, write_crds};
+use kerf_api::older::{TranslatedKind, older_crds, older_crds_yaml};
+use kerf_api::{Kind, crd_files, crds, crds_yaml, write_crds};
 
 fn dir() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds")
@@ -16,12 +16,13 @@ fn the_committed_crds_are_the_generated_ones() {
     if std::env::var_os("UPDATE_CRDS").is_some() {
         write_crds(&dir()).unwrap();
     }
-    for kind in Kind::ALL {
-        let path = dir().join(crd_file_name(*kind));
+    for (name, generated) in crd_files() {
+        let path = dir().join(name);
         let committed = fs::read_to_string(&path).unwrap_or_default();
-        assert!(committed == crds_yaml(Some(*kind)), "{} is stale; run `cargo xtask crds`", path.display());
+        assert!(committed == generated, "{} is stale; run `cargo xtask crds`", path.display());
     }
-    let expected: BTreeSet<String> = Kind::ALL.iter().map(|kind| crd_file_name(*kind)).collect();
+    let expected: BTreeSet<String> = crd_files().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(expected.len(), Kind::ALL.len() + TranslatedKind::ALL.len());
     let present: BTreeSet<String> = fs::read_dir(dir())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -34,11 +35,12 @@ fn the_committed_crds_are_the_generated_ones() {
 fn the_stream_of_all_crds_reads_back_as_the_crds() {
     use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
     use serde::Deserialize as _;
-    let yaml = crds_yaml(None);
-    let read: Vec<CustomResourceDefinition> = serde_norway::Deserializer::from_str(&yaml)
-        .map(|document| CustomResourceDefinition::deserialize(document).unwrap())
-        .collect();
-    assert_eq!(read, crds());
+    for (yaml, expected) in [(crds_yaml(None), crds()), (older_crds_yaml(None), older_crds())] {
+        let read: Vec<CustomResourceDefinition> = serde_norway::Deserializer::from_str(&yaml)
+            .map(|document| CustomResourceDefinition::deserialize(document).unwrap())
+            .collect();
+        assert_eq!(read, expected);
+    }
 }
 
 /// PyYAML and other readers of YAML 1.1 make a date of a bare instant.
@@ -80,6 +82,25 @@ fn kinds_are_found_by_any_of_their_names() {
     }
 }
 
+/// kubectl takes the group that comes first in the alphabet, and `compute.k8s.aws` would come first.
+#[test]
+fn no_word_for_an_older_kind_means_a_current_one() {
+    for crd in older_crds() {
+        let names = crd.spec.names;
+        let words = [names.plural, names.singular.unwrap()].into_iter().chain(names.short_names.into_iter().flatten());
+        for word in words {
+            assert_eq!(Kind::from_word(&word), None, "{word}");
+            assert_eq!(
+                TranslatedKind::from_word(&word).map(TranslatedKind::group),
+                Some(crd.spec.group.as_str()),
+                "{word}"
+            );
+        }
+    }
+    assert_eq!(TranslatedKind::from_word("ec2nodeclasses"), None);
+    assert_eq!(TranslatedKind::from_word("EC2NodeClass"), None);
+}
+
 #[test]
 fn every_crd_has_one_version_and_the_subresources_of_its_kind() {
     for crd in crds() {
@@ -111,7 +132,7 @@ fn every_field_is_described() {
             visit(schema, path, bare);
         }
     }
-    for crd in crds() {
+    for crd in crds().into_iter().chain(older_crds()) {
         let mut bare = Vec::new();
         visit(&serde_json::to_value(&crd.spec.versions[0].schema).unwrap()["openAPIV3Schema"], "", &mut bare);
         assert_eq!(bare, [""; 0], "{}", crd.spec.names.kind);

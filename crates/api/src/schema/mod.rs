@@ -13,7 +13,6 @@
 mod check;
 mod defaults;
 mod render;
-mod rule;
 
 pub(crate) mod capacity_buffer;
 pub(crate) mod ec2_node_class;
@@ -24,6 +23,7 @@ pub(crate) mod node_overlay;
 pub(crate) mod node_pool;
 pub(crate) mod parts;
 pub(crate) mod patterns;
+pub(crate) mod rule;
 
 use std::collections::BTreeMap;
 
