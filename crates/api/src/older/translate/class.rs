@@ -30,10 +30,10 @@ pub(super) fn source<'a>(
     let own = origin(TranslatedKind::Provisioner, provisioner);
     let name = name_of(provisioner);
     let Some(given) = spec.get("providerRef") else {
-        if !spec.has("provider") {
+        let inline = spec.has("provider").then(|| spec.section("provider", told));
+        if inline.is_none() {
             told.miss(spec.at("provider"), "set provider, or providerRef to an AWSNodeTemplate");
         }
-        let inline = Some(spec.section("provider", told));
         return Source { class_name: name.to_owned(), origin: own, fields: inline.clone(), inline };
     };
     if let Some(provider) = spec.get("provider") {

@@ -68,7 +68,8 @@ fn old_place_in_pool(path: &str, root: &Place, requirements: &Requirements) -> P
     {
         return Place { path: format!("{}{rest}", place.path), ..place.clone() };
     }
-    const MOVED: [(&str, &str); 5] = [
+    const MOVED: [(&str, &str); 6] = [
+        ("spec.template.spec.nodeClassRef", "spec.providerRef"),
         ("spec.template.metadata", "spec"),
         ("spec.template.spec.expireAfter", "spec.ttlSecondsUntilExpired"),
         ("spec.template.spec", "spec"),
