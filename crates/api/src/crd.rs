@@ -1,30 +1,56 @@
 //! CustomResourceDefinitions, made from the schemas.
+//!
+//! A kind that has an older version is served in both and stored in the current one. An API server asks the operator to
+//! convert between them; until it answers, requests for what is stored in the other version fail, and nothing is dropped
+//! in silence.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceColumnDefinition, CustomResourceDefinition, CustomResourceDefinitionNames,
+    CustomResourceColumnDefinition, CustomResourceConversion, CustomResourceDefinition, CustomResourceDefinitionNames,
     CustomResourceDefinitionSpec, CustomResourceDefinitionVersion, CustomResourceSubresourceScale,
     CustomResourceSubresourceStatus, CustomResourceSubresources, CustomResourceValidation, JSONSchemaProps,
+    ServiceReference, WebhookClientConfig, WebhookConversion,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::kind::Kind;
-use crate::older::{TranslatedKind, older_crds_yaml};
+use crate::older::{TranslatedKind, older_crds_yaml, v1beta1};
 use crate::schema::Schema;
+
+/// Where an API server finds who converts between the versions of a kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConversionService {
+    pub name: String,
+    pub namespace: String,
+    pub path: String,
+    pub port: u16,
+}
+
+impl Default for ConversionService {
+    /// Where upstream's charts put it, and ours.
+    fn default() -> Self {
+        Self { name: "karpenter".into(), namespace: "kube-system".into(), path: "/convert".into(), port: 8443 }
+    }
+}
 
 /// All CRDs, in the order of [`Kind::ALL`]. One set fits every provider: both the AWS and the kwok label rules are in
 /// it.
 pub fn crds() -> Vec<CustomResourceDefinition> {
-    Kind::ALL.iter().map(|kind| crd(*kind)).collect()
+    crds_converted_by(&ConversionService::default())
+}
+
+/// The same, with another service to convert.
+pub fn crds_converted_by(service: &ConversionService) -> Vec<CustomResourceDefinition> {
+    Kind::ALL.iter().map(|kind| crd_converted_by(*kind, service)).collect()
 }
 
 /// One CRD as YAML, or all of them as a stream of documents. The text depends on nothing but the code.
 pub fn crds_yaml(only: Option<Kind>) -> String {
     let kinds = only.as_ref().map_or(Kind::ALL, std::slice::from_ref);
-    kinds.iter().map(|kind| crd_yaml(*kind)).collect()
+    kinds.iter().map(|kind| crd_yaml(&crd(*kind))).collect()
 }
 
 /// Writes one file per CRD into `dir` and returns their paths.
@@ -41,7 +67,7 @@ pub fn write_crds(dir: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// What belongs into `deploy/crds`: names of files and what is in them. Those of older kinds come last.
 pub fn crd_files() -> Vec<(String, String)> {
-    let current = Kind::ALL.iter().map(|kind| (crd_file_name(*kind), crd_yaml(*kind)));
+    let current = Kind::ALL.iter().map(|kind| (crd_file_name(*kind), crd_yaml(&crd(*kind))));
     let older = TranslatedKind::ALL.iter().map(|kind| (kind.crd_file_name(), older_crds_yaml(Some(*kind))));
     current.chain(older).collect()
 }
@@ -52,6 +78,11 @@ pub fn crd_file_name(kind: Kind) -> String {
 }
 
 pub fn crd(kind: Kind) -> CustomResourceDefinition {
+    crd_converted_by(kind, &ConversionService::default())
+}
+
+/// The same, with another service to convert. A kind of one version needs none.
+pub fn crd_converted_by(kind: Kind, service: &ConversionService) -> CustomResourceDefinition {
     let strings = |words: &[&str]| (!words.is_empty()).then(|| words.iter().map(|word| (*word).to_owned()).collect());
     CustomResourceDefinition {
         metadata: ObjectMeta { name: Some(format!("{}.{}", kind.plural(), kind.group())), ..Default::default() },
@@ -66,33 +97,69 @@ pub fn crd(kind: Kind) -> CustomResourceDefinition {
                 singular: Some(kind.name().to_lowercase()),
             },
             scope: if kind.is_namespaced() { "Namespaced" } else { "Cluster" }.to_owned(),
-            versions: vec![CustomResourceDefinitionVersion {
-                name: kind.version().to_owned(),
-                served: true,
-                storage: true,
-                additional_printer_columns: columns(kind),
-                schema: Some(CustomResourceValidation { open_api_v3_schema: Some(root_schema(kind)) }),
-                subresources: Some(CustomResourceSubresources {
-                    status: Some(CustomResourceSubresourceStatus(serde_json::json!({}))),
-                    scale: (kind == Kind::NodePool).then(|| CustomResourceSubresourceScale {
-                        label_selector_path: None,
-                        spec_replicas_path: ".spec.replicas".to_owned(),
-                        status_replicas_path: ".status.nodes".to_owned(),
-                    }),
-                }),
-                ..Default::default()
-            }],
+            versions: versions(kind),
+            conversion: (kind.versions().len() > 1).then(|| conversion(service)),
             ..Default::default()
         },
         status: None,
     }
 }
 
-fn crd_yaml(kind: Kind) -> String {
-    yaml_of(&crd(kind))
+/// The current version comes first. API servers do not care; readers of the first version do.
+fn versions(kind: Kind) -> Vec<CustomResourceDefinitionVersion> {
+    let current = CustomResourceDefinitionVersion {
+        name: kind.version().to_owned(),
+        served: true,
+        storage: true,
+        additional_printer_columns: columns(kind),
+        schema: Some(validation(kind.schema())),
+        subresources: Some(CustomResourceSubresources {
+            scale: (kind == Kind::NodePool).then(|| CustomResourceSubresourceScale {
+                label_selector_path: None,
+                spec_replicas_path: ".spec.replicas".to_owned(),
+                status_replicas_path: ".status.nodes".to_owned(),
+            }),
+            ..status_subresource()
+        }),
+        ..Default::default()
+    };
+    let older = v1beta1::schema(kind).map(|schema| CustomResourceDefinitionVersion {
+        name: v1beta1::VERSION.to_owned(),
+        served: true,
+        storage: false,
+        additional_printer_columns: columns_of_v1beta1(kind),
+        schema: Some(validation(schema)),
+        subresources: Some(status_subresource()),
+        ..Default::default()
+    });
+    std::iter::once(current).chain(older).collect()
 }
 
-pub(crate) fn yaml_of(crd: &CustomResourceDefinition) -> String {
+fn status_subresource() -> CustomResourceSubresources {
+    CustomResourceSubresources { status: Some(CustomResourceSubresourceStatus(serde_json::json!({}))), scale: None }
+}
+
+/// Never the strategy `None`: it would change the version and drop every field that has moved. Whose certificate to trust
+/// is written by the operator, which makes it.
+fn conversion(service: &ConversionService) -> CustomResourceConversion {
+    CustomResourceConversion {
+        strategy: "Webhook".to_owned(),
+        webhook: Some(WebhookConversion {
+            client_config: Some(WebhookClientConfig {
+                service: Some(ServiceReference {
+                    name: service.name.clone(),
+                    namespace: service.namespace.clone(),
+                    path: Some(service.path.clone()),
+                    port: Some(service.port.into()),
+                }),
+                ..Default::default()
+            }),
+            conversion_review_versions: vec!["v1".to_owned()],
+        }),
+    }
+}
+
+pub(crate) fn crd_yaml(crd: &CustomResourceDefinition) -> String {
     let json = serde_json::to_value(crd).expect("a CRD is plain data with string keys");
     let yaml = serde_norway::to_string(&tidy(json)).expect("JSON is YAML");
     let lines: String = yaml.lines().map(|line| quote_instant(line) + "\n").collect();
@@ -128,12 +195,8 @@ fn tidy(json: serde_json::Value) -> serde_norway::Value {
     }
 }
 
-fn root_schema(kind: Kind) -> JSONSchemaProps {
-    describe(kind.schema())
-}
-
-/// The schema of a kind, with the three fields that every object has.
-pub(crate) fn describe(schema: &Schema) -> JSONSchemaProps {
+/// A schema with the three fields that every object has.
+pub(crate) fn validation(schema: &Schema) -> CustomResourceValidation {
     let mut root = JSONSchemaProps::from(schema);
     let of_type = |type_: &str, description: &str| JSONSchemaProps {
         type_: Some(type_.to_owned()),
@@ -145,7 +208,7 @@ pub(crate) fn describe(schema: &Schema) -> JSONSchemaProps {
         ("kind".to_owned(), of_type("string", "Kind of the object.")),
         ("metadata".to_owned(), JSONSchemaProps { type_: Some("object".to_owned()), ..Default::default() }),
     ]);
-    root
+    CustomResourceValidation { open_api_v3_schema: Some(root) }
 }
 
 pub(crate) const READY: &str = r#".status.conditions[?(@.type=="Ready")].status"#;
@@ -202,6 +265,30 @@ fn columns(kind: Kind) -> Option<Vec<CustomResourceColumnDefinition>> {
         }
         // kubectl's own columns will do.
         Kind::KwokNodeClass => return None,
+    };
+    Some(columns.into_iter().map(Column::into).collect())
+}
+
+/// As readers of that time expect them.
+fn columns_of_v1beta1(kind: Kind) -> Option<Vec<CustomResourceColumnDefinition>> {
+    use Width::{Always, Wide};
+    let columns = match kind {
+        Kind::NodePool => vec![
+            Column("NodeClass", "string", ".spec.template.spec.nodeClassRef.name", Always),
+            Column("Weight", "string", ".spec.weight", Wide),
+        ],
+        Kind::NodeClaim => vec![
+            Column("Type", "string", r".metadata.labels.node\.kubernetes\.io/instance-type", Always),
+            Column("Zone", "string", r".metadata.labels.topology\.kubernetes\.io/zone", Always),
+            Column("Node", "string", ".status.nodeName", Always),
+            Column("Ready", "string", READY, Always),
+            AGE,
+            Column("Capacity", "string", r".metadata.labels.karpenter\.sh/capacity-type", Wide),
+            Column("NodePool", "string", r".metadata.labels.karpenter\.sh/nodepool", Wide),
+            Column("NodeClass", "string", ".spec.nodeClassRef.name", Wide),
+        ],
+        // kubectl's own columns, then as now.
+        _ => return None,
     };
     Some(columns.into_iter().map(Column::into).collect())
 }

@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::objects::{CapacityBuffer, Ec2NodeClass, KwokNodeClass, NodeClaim, NodeOverlay, NodePool};
+use crate::older::v1beta1;
 use crate::problem::Problem;
 use crate::schema::{self, Schema};
 
@@ -43,8 +44,19 @@ impl Kind {
         self.names().group
     }
 
+    /// The current version, in which objects are stored.
     pub fn version(self) -> &'static str {
         self.names().version
+    }
+
+    /// Every version that is served, the current one first; the others are those of [`crate::older`].
+    pub fn versions(self) -> &'static [&'static str] {
+        match self {
+            Self::NodePool | Self::NodeClaim | Self::Ec2NodeClass => &["v1", v1beta1::VERSION],
+            Self::NodeOverlay | Self::KwokNodeClass => &["v1alpha1"],
+            // A beta of its own group, and its current version.
+            Self::CapacityBuffer => &["v1beta1"],
+        }
     }
 
     /// `NodePool`, as written in `kind:`.
@@ -91,8 +103,8 @@ impl Kind {
         Self::ALL.iter().find(named).copied()
     }
 
-    /// The kind of an object by its `apiVersion` and `kind`; `None` for everything that is not ours or of another
-    /// version.
+    /// The kind of an object by its `apiVersion` and `kind`; `None` for everything that is not ours or not of the
+    /// current version. [`crate::older::to_current`] makes the current one out of an older one.
     pub fn of(object: &Value) -> Option<Self> {
         let (api_version, name) = (object.get("apiVersion")?.as_str()?, object.get("kind")?.as_str()?);
         Self::ALL.iter().copied().find(|kind| kind.name() == name && kind.api_version() == api_version)

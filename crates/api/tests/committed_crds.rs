@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use kerf_api::older::{TranslatedKind, older_crds, older_crds_yaml};
-use kerf_api::{Kind, crd_files, crds, crds_yaml, write_crds};
+use kerf_api::{ConversionService, Kind, crd, crd_files, crds, crds_converted_by, crds_yaml, write_crds};
 
 fn dir() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds")
@@ -102,15 +102,71 @@ fn no_word_for_an_older_kind_means_a_current_one() {
 }
 
 #[test]
-fn every_crd_has_one_version_and_the_subresources_of_its_kind() {
+fn every_crd_is_stored_in_its_first_version_with_the_subresources_of_its_kind() {
     for crd in crds() {
-        let [version] = &crd.spec.versions[..] else { panic!("{} has not one version", crd.spec.names.kind) };
+        let version = &crd.spec.versions[0];
         assert!(version.served && version.storage);
         let subresources = version.subresources.as_ref().unwrap();
         assert!(subresources.status.is_some());
         assert_eq!(subresources.scale.is_some(), crd.spec.names.kind == "NodePool");
         assert_eq!(crd.spec.scope == "Namespaced", crd.spec.names.kind == "CapacityBuffer");
     }
+}
+
+/// There are manifests and stored objects of v1beta1 for three kinds, and for no other.
+#[test]
+fn d4_2_the_three_kinds_that_had_a_v1beta1_still_serve_it_and_store_v1() {
+    for (crd, kind) in crds().iter().zip(Kind::ALL) {
+        let versions: Vec<_> =
+            crd.spec.versions.iter().map(|version| (version.name.as_str(), version.served, version.storage)).collect();
+        match kind {
+            Kind::NodePool | Kind::NodeClaim | Kind::Ec2NodeClass => {
+                assert_eq!(versions, [("v1", true, true), ("v1beta1", true, false)]);
+                let status = crd.spec.versions[1].subresources.as_ref().unwrap();
+                assert!(status.status.is_some() && status.scale.is_none());
+            }
+            _ => assert_eq!(versions.len(), 1, "{}", kind.name()),
+        }
+        assert_eq!(versions.iter().map(|(name, ..)| *name).collect::<Vec<_>>(), kind.versions());
+    }
+}
+
+/// An API server that converts by itself would rewrite the version and drop every field that has moved.
+#[test]
+fn a_crd_of_two_versions_is_converted_by_a_webhook_and_never_by_the_api_server() {
+    for crd in crds() {
+        let Some(conversion) = &crd.spec.conversion else {
+            assert_eq!(crd.spec.versions.len(), 1);
+            continue;
+        };
+        assert_eq!(
+            serde_json::to_value(conversion).unwrap(),
+            serde_json::json!({"strategy": "Webhook", "webhook": {
+                "conversionReviewVersions": ["v1"],
+                "clientConfig": {"service": {"name": "karpenter", "namespace": "kube-system", "path": "/convert", "port": 8443}},
+            }})
+        );
+    }
+}
+
+#[test]
+fn the_conversion_service_is_named_by_whoever_installs() {
+    let service = ConversionService { name: "kerf".into(), namespace: "nodes".into(), path: "/c".into(), port: 443 };
+    let crds = crds_converted_by(&service);
+    let stanza = serde_json::to_value(&crds[0].spec.conversion).unwrap();
+    let expected = serde_json::json!({"name": "kerf", "namespace": "nodes", "path": "/c", "port": 443});
+    assert_eq!(stanza["webhook"]["clientConfig"], serde_json::json!({"service": expected}));
+}
+
+#[test]
+fn kubectl_get_prints_for_v1beta1_what_it_printed_then() {
+    let names = |kind| -> Vec<String> {
+        let columns = crd(kind).spec.versions[1].additional_printer_columns.clone().unwrap_or_default();
+        columns.into_iter().map(|column| column.name).collect()
+    };
+    assert_eq!(names(Kind::NodePool), ["NodeClass", "Weight"]);
+    assert_eq!(names(Kind::NodeClaim), ["Type", "Zone", "Node", "Ready", "Age", "Capacity", "NodePool", "NodeClass"]);
+    assert_eq!(names(Kind::Ec2NodeClass), [""; 0]);
 }
 
 /// A description is for the reader of `kubectl explain`: every field that is not self-evident to an API server has one.
@@ -133,8 +189,10 @@ fn every_field_is_described() {
         }
     }
     for crd in crds().into_iter().chain(older_crds()) {
-        let mut bare = Vec::new();
-        visit(&serde_json::to_value(&crd.spec.versions[0].schema).unwrap()["openAPIV3Schema"], "", &mut bare);
-        assert_eq!(bare, [""; 0], "{}", crd.spec.names.kind);
+        for version in &crd.spec.versions {
+            let mut bare = Vec::new();
+            visit(&serde_json::to_value(&version.schema).unwrap()["openAPIV3Schema"], "", &mut bare);
+            assert_eq!(bare, [""; 0], "{} {}", crd.spec.names.kind, version.name);
+        }
     }
 }

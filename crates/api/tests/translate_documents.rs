@@ -5,9 +5,13 @@
 
 use kerf_api::Kind;
 use kerf_api::older::marks::{self, PROVISIONER_NAME, TRANSLATED_FROM};
-use kerf_api::older::{EXPIRY_REPLACES_FIRST, TranslatedKind, Translation, TranslationSettings, older_crds, translate};
+use kerf_api::older::{
+    EXPIRY_REPLACES_FIRST, TranslatedKind, Translation, TranslationSettings, convert, older_crds, translate,
+    translate_alias,
+};
 use serde_json::{Value, json};
 
+const D0_54: &str = include_str!("documents/d0_54.yaml");
 const D1_22: &str = include_str!("documents/d1_22.yaml");
 const D1_24: &str = include_str!("documents/d1_24.yaml");
 const D2_16: &str = include_str!("documents/d2_16.yaml");
@@ -94,10 +98,11 @@ fn d1_23_both_slips_are_repaired_with_a_warning() {
     let told = warnings(&made);
     assert!(told.contains("spec.provider.requirements: requirements belong under spec"), "{told}");
     assert!(told.contains("spec.provider.requirements[0].key: there is no label karpenter.k8s.aws/capacity-type; it is read as karpenter.sh/capacity-type"), "{told}");
-    // In v1 the schema refuses the key.
+    // In v1 the schema refuses the key, and names the right one.
     let mut wrong = pool(&made).clone();
     wrong["spec"]["template"]["spec"]["requirements"][0]["key"] = json!("karpenter.k8s.aws/capacity-type");
-    assert_eq!(Kind::NodePool.check(&wrong, None).len(), 1);
+    let told = Kind::NodePool.check(&wrong, None);
+    assert!(told.iter().any(|problem| problem.wants.contains("karpenter.sh/capacity-type")), "{told:?}");
 }
 
 #[test]
@@ -290,4 +295,29 @@ fn d3_16_the_pool_says_which_provisioner_name_its_nodes_carry() {
     assert_eq!(annotations[TRANSLATED_FROM], "provisioners.karpenter.sh/lab/0d6c");
     assert_eq!(marks::origin(pool(&made)), marks::origin(class(&made)));
     assert_eq!(marks::origin(pool(&made)).map(|origin| origin.uid), Some("0d6c".to_owned()));
+}
+
+#[test]
+fn d0_55_the_group_that_never_shipped_is_taken_for_the_one_that_did() {
+    let alias = applied(&D0_54.replace("karpenter.k8s.aws/v1beta1", "compute.k8s.aws/v1beta1"));
+    assert_eq!(TranslatedKind::of(&alias), Some(TranslatedKind::ComputeNodeClass));
+    let made = translate_alias(&alias);
+    assert_eq!((&made.refusals[..], &made.warnings[..]), (&[][..], &[][..]));
+    let meant: Value = serde_norway::from_str(D0_54).unwrap();
+    let meant = convert(&meant, "karpenter.k8s.aws/v1").unwrap();
+    assert_eq!(class(&made)["spec"], meant["spec"]);
+    assert_eq!(class(&made)["metadata"]["name"], "workers");
+    assert_eq!(class(&made)["metadata"]["annotations"][TRANSLATED_FROM], "ec2nodeclassaliases.compute.k8s.aws/workers");
+    // And `kubectl get ec2nodeclasses` still means the others.
+    assert!(older_crds().iter().all(|crd| crd.spec.names.plural != "ec2nodeclasses"));
+}
+
+#[test]
+fn d0_56_an_alias_with_a_term_that_says_too_much_is_refused() {
+    let mut alias: Value = serde_norway::from_str(D0_54).unwrap();
+    alias["apiVersion"] = json!("compute.k8s.aws/v1beta1");
+    alias["spec"]["securityGroupSelectorTerms"] = json!([{"id": "sg-1", "name": "workers-sg", "tags": {"a": "b"}}]);
+    let made = translate_alias(&alias);
+    assert!(!made.may_launch());
+    assert!(made.refusals.iter().all(|refusal| refusal.path == "spec.securityGroupSelectorTerms"), "{made:#?}");
 }

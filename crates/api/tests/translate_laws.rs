@@ -1,6 +1,6 @@
 //! What holds for every Provisioner: an answer, the same each time, and fit for an API server unless a refusal says otherwise.
 
-use kerf_api::older::{Translation, TranslationSettings, translate, translate_template};
+use kerf_api::older::{Translation, TranslationSettings, translate, translate_alias, translate_template};
 use kerf_api::{Ec2NodeClass, Kind, LabelRules, NodePool};
 use proptest::collection::{btree_map, vec};
 use proptest::option::of as maybe;
@@ -248,6 +248,8 @@ proptest! {
     fn any_json_has_an_answer(provisioner in any_json(), template in maybe(any_json()), spec in any_json(), settings in settings()) {
         translate(&provisioner, template.as_ref(), &settings);
         translate_template(&provisioner, &settings);
+        translate_alias(&provisioner);
+        translate_alias(&json!({"metadata": {"name": "c"}, "spec": spec}));
         let made = translate(&json!({"metadata": {"name": "p"}, "spec": spec}), template.as_ref(), &settings);
         prop_assert!(!made.may_launch(), "nothing useful can come of that: {spec}");
     }

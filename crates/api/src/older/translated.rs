@@ -5,13 +5,13 @@ use std::sync::LazyLock;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceColumnDefinition, CustomResourceDefinition, CustomResourceDefinitionNames,
     CustomResourceDefinitionSpec, CustomResourceDefinitionVersion, CustomResourceSubresourceStatus,
-    CustomResourceSubresources, CustomResourceValidation,
+    CustomResourceSubresources,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
 use super::{compute, v1alpha1, v1alpha5};
-use crate::crd::{READY, describe, yaml_of};
+use crate::crd::{READY, crd_yaml, validation};
 use crate::problem::Problem;
 use crate::schema::{self, Schema};
 
@@ -112,7 +112,7 @@ impl TranslatedKind {
                     served: true,
                     storage: true,
                     additional_printer_columns: self.columns(),
-                    schema: Some(CustomResourceValidation { open_api_v3_schema: Some(describe(self.schema())) }),
+                    schema: Some(validation(self.schema())),
                     subresources: Some(CustomResourceSubresources {
                         status: Some(CustomResourceSubresourceStatus(serde_json::json!({}))),
                         scale: None,
@@ -190,5 +190,5 @@ pub fn older_crds() -> Vec<CustomResourceDefinition> {
 /// One of them as YAML, or all as a stream of documents.
 pub fn older_crds_yaml(only: Option<TranslatedKind>) -> String {
     let kinds = only.as_ref().map_or(TranslatedKind::ALL, std::slice::from_ref);
-    kinds.iter().map(|kind| yaml_of(&kind.crd())).collect()
+    kinds.iter().map(|kind| crd_yaml(&kind.crd())).collect()
 }

@@ -177,6 +177,7 @@ fn visit_unknown(schema: &Schema, value: &Value, path: &str, paths: &mut Vec<Str
                 match properties.get(name.as_str()) {
                     Some(schema) => visit_unknown(schema, field, &child(path, name), paths),
                     None if path.is_empty() && ["apiVersion", "kind", "metadata"].contains(&name.as_str()) => {}
+                    None if schema.keeps_unknown => {}
                     None => paths.push(child(path, name)),
                 }
             }

@@ -59,7 +59,7 @@ fn spec() -> Schema {
         ),
         ("networkInterfaces", network_interfaces()),
         ("detailedMonitoring", switch("Whether CloudWatch gets metrics every minute.")),
-        ("metadataOptions", metadata_options()),
+        ("metadataOptions", metadata_options(1)),
         ("connectionTracking", connection_tracking()),
         ("context", text().about("Passed to EC2 as it is, in the Context of the fleet request.")),
         (
@@ -120,7 +120,7 @@ fn placement_group_selector() -> Schema {
 const RESERVED_TAGS: &[&str] =
     &["eks:eks-cluster-name", "karpenter.sh/nodepool", "karpenter.sh/nodeclaim", "karpenter.k8s.aws/ec2nodeclass"];
 
-fn tags() -> Schema {
+pub(crate) fn tags() -> Schema {
     let reserved = |key: &'static str| {
         Rule::new(
             format!("self.all(k, k != '{key}')"),
@@ -141,7 +141,7 @@ fn tags() -> Schema {
         .rules(RESERVED_TAGS.iter().map(|key| reserved(key)))
 }
 
-fn block_device_mappings() -> Schema {
+pub(crate) fn block_device_mappings() -> Schema {
     list_of(object([
         ("deviceName", text().about("Name of the device, such as /dev/xvda.")),
         ("ebs", ebs()),
@@ -232,7 +232,8 @@ fn all_different<T: Ord>(mut items: impl Iterator<Item = T>) -> bool {
     items.all(|item| seen.insert(item))
 }
 
-fn metadata_options() -> Schema {
+/// `hop_limit` is what answers travel unless said otherwise, which differs between the generations.
+pub(crate) fn metadata_options(hop_limit: u8) -> Schema {
     object([
         (
             "httpEndpoint",
@@ -243,7 +244,7 @@ fn metadata_options() -> Schema {
             "httpPutResponseHopLimit",
             int64()
                 .range(1, 64)
-                .default(json!(1))
+                .default(json!(hop_limit))
                 .about("How many hops an answer may travel; 1 keeps it from pods without host network."),
         ),
         (
@@ -256,7 +257,7 @@ fn metadata_options() -> Schema {
     .default(json!({
         "httpEndpoint": "enabled",
         "httpProtocolIPv6": "disabled",
-        "httpPutResponseHopLimit": 1,
+        "httpPutResponseHopLimit": hop_limit,
         "httpTokens": "required",
     }))
     .about("The instance metadata service.")
@@ -276,7 +277,7 @@ fn connection_tracking() -> Schema {
     ))
 }
 
-fn status() -> Schema {
+pub(crate) fn status() -> Schema {
     object([
         (
             "subnets",

@@ -37,13 +37,13 @@ pub(crate) fn security_groups() -> Schema {
     ))
     .rule(not_all_combine(
         "!self.all(t, has(t.id) && (has(t.tags) || has(t.name)))",
-        "an id stands alone; put tags and name into terms of their own",
+        "one of id, name or tags per term: an id stands alone; put tags and name into terms of their own",
         "id",
         &["tags", "name"],
     ))
     .rule(not_all_combine(
         "!self.all(t, has(t.name) && (has(t.tags) || has(t.id)))",
-        "a name stands alone; put tags and id into terms of their own",
+        "one of id, name or tags per term: a name stands alone; put tags and id into terms of their own",
         "name",
         &["tags", "id"],
     ))
@@ -146,11 +146,11 @@ pub(crate) fn alias_family(alias: &str) -> &str {
     alias.split('@').next().unwrap_or_default()
 }
 
-fn terms(term: Schema) -> Schema {
+pub(crate) fn terms(term: Schema) -> Schema {
     list_of(term).merge(Merge::AtomicList).max_items(MAX_TERMS)
 }
 
-fn term_tags() -> Schema {
+pub(crate) fn term_tags() -> Schema {
     map_of(text()).max_properties(20).about("Tags that must all be there; the value * accepts any.").rule(Rule::new(
         "self.all(k, k != '' && self[k] != '')",
         "neither a tag's key nor its value may be empty; use * for any value",
@@ -162,12 +162,12 @@ fn some_term() -> Rule {
     Rule::new("self.size() != 0", "at least one term must be there", |list| !list.items().is_empty())
 }
 
-fn each_has(cel: &'static str, message: &'static str, any_of: &'static [&'static str]) -> Rule {
+pub(crate) fn each_has(cel: &'static str, message: &'static str, any_of: &'static [&'static str]) -> Rule {
     Rule::new(cel, message, |list| list.items().iter().all(|term| has_any(term, any_of)))
 }
 
 /// Broken when every term combines, so one good term in the list excuses the others; and an empty list is broken too.
-fn not_all_combine(
+pub(crate) fn not_all_combine(
     cel: &'static str,
     message: &'static str,
     one: &'static str,

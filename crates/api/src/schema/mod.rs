@@ -1,9 +1,10 @@
-//! One description of each kind, read three ways.
+//! One description of each kind and version, read three ways.
 //!
 //! ```text
 //!                      ┌─▶ crd::crds()        what an API server enforces
 //!  Schema (+ Rules) ───┼─▶ check()            the same judgement without an API server
 //!                      └─▶ fill_defaults()    the same defaults without an API server
+//!                          prune()            and the same forgetting
 //! ```
 //!
 //! A [`Rule`] carries its CEL text and the same thought in Rust side by side; `tests/crd_cases` is fed to both a real
@@ -12,6 +13,7 @@
 
 mod check;
 mod defaults;
+mod prune;
 mod render;
 
 pub(crate) mod capacity_buffer;
@@ -32,6 +34,7 @@ use serde_json::Value;
 
 pub(crate) use check::{check, unknown_fields};
 pub(crate) use defaults::fill_defaults;
+pub(crate) use prune::prune;
 pub(crate) use rule::Rule;
 
 /// A structural schema: the part of OpenAPI that CRDs may use and that we do use.
@@ -51,6 +54,8 @@ pub(crate) struct Schema {
     pub(crate) max_items: Option<u64>,
     pub(crate) max_properties: Option<u64>,
     pub(crate) merge: Merge,
+    /// An object that keeps fields it does not describe. Rules cannot see those.
+    pub(crate) keeps_unknown: bool,
     pub(crate) rules: Vec<Rule>,
 }
 
@@ -151,6 +156,7 @@ impl Schema {
             max_items: None,
             max_properties: None,
             merge: Merge::Unsaid,
+            keeps_unknown: false,
             rules: Vec::new(),
         }
     }
@@ -214,6 +220,31 @@ impl Schema {
 
     pub(crate) fn merge(self, merge: Merge) -> Self {
         Self { merge, ..self }
+    }
+
+    /// The same object without one of its properties.
+    ///
+    /// # Panics
+    ///
+    /// When this is not an object, or has no such property: a slip in a schema, found by the first test that builds it.
+    pub(crate) fn without(mut self, name: &str) -> Self {
+        let Shape::Object { properties, required } = &mut self.shape else { panic!("only an object has properties") };
+        assert!(properties.remove(name).is_some(), "{name} is not described");
+        required.retain(|required| *required != name);
+        self
+    }
+
+    /// The same object with another description of one of its properties.
+    pub(crate) fn replacing(self, name: &'static str, property: Schema) -> Self {
+        let mut schema = self.without(name);
+        if let Shape::Object { properties, .. } = &mut schema.shape {
+            properties.insert(name, property);
+        }
+        schema
+    }
+
+    pub(crate) fn keeping_unknown(self) -> Self {
+        Self { keeps_unknown: true, ..self }
     }
 
     pub(crate) fn rule(mut self, rule: Rule) -> Self {

@@ -56,22 +56,20 @@ fn spec() -> Schema {
 }
 
 fn template() -> Schema {
+    object([("metadata", template_metadata()), ("spec", template_spec())])
+        .require(["spec"])
+        .about("The form that every NodeClaim of the pool is cast in. Changing it drifts the nodes made before.")
+}
+
+pub(crate) fn template_metadata() -> Schema {
     object([
+        ("labels", template_labels()),
         (
-            "metadata",
-            object([
-                ("labels", template_labels()),
-                (
-                    "annotations",
-                    map_of(text()).merge(Merge::GranularMap).about("Annotations that every node of the pool gets."),
-                ),
-            ])
-            .about("Labels and annotations of the nodes."),
+            "annotations",
+            map_of(text()).merge(Merge::GranularMap).about("Annotations that every node of the pool gets."),
         ),
-        ("spec", template_spec()),
     ])
-    .require(["spec"])
-    .about("The form that every NodeClaim of the pool is cast in. Changing it drifts the nodes made before.")
+    .about("Labels and annotations of the nodes.")
 }
 
 fn template_labels() -> Schema {
@@ -143,54 +141,56 @@ fn disruption() -> Schema {
                 .default(json!("WhenEmptyOrUnderutilized"))
                 .about("Which nodes consolidation may remove or replace."),
         ),
-        ("budgets", budgets()),
+        ("budgets", budgets(budget())),
     ])
     .default(json!({"consolidateAfter": "0s"}))
     .about("When and how fast nodes may be replaced of our own will.")
 }
 
-fn budgets() -> Schema {
-    list_of(
-        object([
-            (
-                "nodes",
-                text()
-                    .pattern(patterns::BUDGET_NODES)
-                    .default(json!("10%"))
-                    .about("At most this many nodes at once: a count, or a percentage of the pool (rounded up)."),
+pub(crate) fn budget() -> Schema {
+    object([
+        (
+            "nodes",
+            text()
+                .pattern(patterns::BUDGET_NODES)
+                .default(json!("10%"))
+                .about("At most this many nodes at once: a count, or a percentage of the pool (rounded up)."),
+        ),
+        (
+            "reasons",
+            list_of(one_of(DisruptionReason::WORDS))
+                .merge(Merge::Set)
+                .max_items(50)
+                .about("The reasons this budget is for. Unset means all of them."),
+        ),
+        (
+            "schedule",
+            text().pattern(patterns::BUDGET_SCHEDULE).about(
+                "When the budget begins to hold: five cron fields or a macro such as @daily, in UTC. \
+                 Goes with `duration`.",
             ),
-            (
-                "reasons",
-                list_of(one_of(DisruptionReason::WORDS))
-                    .merge(Merge::Set)
-                    .max_items(50)
-                    .about("The reasons this budget is for. Unset means all of them."),
-            ),
-            (
-                "schedule",
-                text().pattern(patterns::BUDGET_SCHEDULE).about(
-                    "When the budget begins to hold: five cron fields or a macro such as @daily, in UTC. \
-                     Goes with `duration`.",
-                ),
-            ),
-            (
-                "duration",
-                text()
-                    .pattern(patterns::BUDGET_DURATION)
-                    .about("How long it then holds, in hours and minutes. Goes with `schedule`."),
-            ),
-        ])
-        .require(["nodes"]),
-    )
-    .merge(Merge::AtomicList)
-    .max_items(50)
-    .default(json!([{"nodes": "10%"}]))
-    .about("Limits on how many nodes are disrupted at once. Of all that hold at a moment, the tightest counts.")
-    .rule(Rule::new(
-        "self.all(b, has(b.schedule) == has(b.duration))",
-        "schedule and duration go together; set both or neither",
-        |list| list.items().iter().all(|b| b.has("schedule") == b.has("duration")),
-    ))
+        ),
+        (
+            "duration",
+            text()
+                .pattern(patterns::BUDGET_DURATION)
+                .about("How long it then holds, in hours and minutes. Goes with `schedule`."),
+        ),
+    ])
+    .require(["nodes"])
+}
+
+pub(crate) fn budgets(budget: Schema) -> Schema {
+    list_of(budget)
+        .merge(Merge::AtomicList)
+        .max_items(50)
+        .default(json!([{"nodes": "10%"}]))
+        .about("Limits on how many nodes are disrupted at once. Of all that hold at a moment, the tightest counts.")
+        .rule(Rule::new(
+            "self.all(b, has(b.schedule) == has(b.duration))",
+            "schedule and duration go together; set both or neither",
+            |list| list.items().iter().all(|b| b.has("schedule") == b.has("duration")),
+        ))
 }
 
 fn status() -> Schema {

@@ -51,6 +51,7 @@ pub(crate) fn requirements(names_pool: bool) -> Schema {
         key_rules.push(key_is_not(labels::NODE_POOL));
     }
     key_rules.push(key_is_not(labels::HOSTNAME));
+    key_rules.push(key_is_spelt(MISSPELT_CAPACITY_TYPE, labels::CAPACITY_TYPE));
     key_rules.push(restricted_key(restricted_in_schema::AWS));
     key_rules.push(restricted_key(restricted_in_schema::KWOK));
     list_of(
@@ -185,6 +186,15 @@ fn is_allowed(key: &str, domain: &str, allowed: &[&str]) -> bool {
 
 fn quoted(words: &[&str]) -> String {
     words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(", ")
+}
+
+/// A key that no generation of the API had and that documents spell nevertheless.
+const MISSPELT_CAPACITY_TYPE: &str = "karpenter.k8s.aws/capacity-type";
+
+fn key_is_spelt(wrong: &'static str, right: &'static str) -> Rule {
+    Rule::new(format!("self != '{wrong}'"), format!("there is no label {wrong}; {right} is meant"), move |key| {
+        key.text() != wrong
+    })
 }
 
 fn key_is_not(forbidden: &'static str) -> Rule {

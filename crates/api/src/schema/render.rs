@@ -44,6 +44,7 @@ impl From<&Schema> for JSONSchemaProps {
                 let mut names: Vec<String> = required.iter().map(|name| (*name).to_owned()).collect();
                 names.sort();
                 props.required = (!names.is_empty()).then_some(names);
+                props.x_kubernetes_preserve_unknown_fields = schema.keeps_unknown.then_some(true);
             }
             Shape::Map(values) => {
                 props.type_ = Some("object".to_owned());

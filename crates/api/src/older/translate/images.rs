@@ -10,6 +10,10 @@ use crate::objects::AmiFamily;
 /// From this minor version on there are no AL2 images for EKS.
 const WITHOUT_AL2: u32 = 33;
 
+/// What to do about Ubuntu where no image is selected.
+pub(super) const NO_UBUNTU_TERMS: &str = "images of Ubuntu are no longer looked up; select one (in an AWSNodeTemplate by amiSelector, for \
+     instance aws::owners \"099720109477\" and aws::name; in an EC2NodeClass by amiSelectorTerms), or name another family";
+
 pub(super) struct Images {
     pub(super) terms: Value,
     pub(super) family: AmiFamily,
@@ -126,12 +130,7 @@ fn patch(fields: &Section<'_>) -> String {
 fn ubuntu(fields: &Section<'_>, selected: Option<Value>, told: &mut Told) -> Images {
     let place = fields.at("amiFamily");
     let Some(terms) = selected else {
-        told.refuse(
-            place,
-            &json!("Ubuntu"),
-            "images of Ubuntu are no longer looked up; select one in an AWSNodeTemplate (amiSelector, for instance \
-             aws::owners \"099720109477\" and aws::name), or name another family",
-        );
+        told.refuse(place, &json!("Ubuntu"), NO_UBUNTU_TERMS);
         return Images::none();
     };
     told.warn(place, "Ubuntu is no family any more; AL2 is written, whose bootstrap data the selected images take");

@@ -46,15 +46,14 @@ fn unreadable(error: &serde_json::Error) -> Problem {
 }
 
 /// Once for each field: what was said while it was translated knows more.
-fn tell(Problem { found, wants, .. }: Problem, place: Place, told: &mut Told) {
+fn tell(problem: Problem, place: Place, told: &mut Told) {
     let is_told = |refusal: &Refusal| {
         !refusal.may_launch
             && refusal.object == place.object
             && (is_within(&place.path, &refusal.path) || is_within(&refusal.path, &place.path))
     };
     if !told.refusals.iter().any(is_told) {
-        let Place { object, path } = place;
-        told.refusals.push(Refusal { object, path, found, message: wants, may_launch: false });
+        told.pass_on(place, problem);
     }
 }
 

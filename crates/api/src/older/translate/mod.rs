@@ -9,6 +9,7 @@
 //! What is not here: who owns the result, whether it may be written, conditions. The same input gives the same objects, whoever asks: the
 //! operator and `kerf convert` must agree to the byte, or nodes would be replaced when a team moves on.
 
+mod alias;
 mod class;
 mod images;
 mod judge;
@@ -119,12 +120,7 @@ pub fn translate(provisioner: &Value, template: Option<&Value>, settings: &Trans
     let template = template.map(tidied);
     let root = Section::root("Provisioner", &provisioner);
     let name = name_of(&provisioner);
-    if name.is_empty() || !is_label_value(name) {
-        told.miss(
-            root.at("metadata.name"),
-            "a name of at most 63 characters is needed, since nodes carry it as a label",
-        );
-    }
+    judge_name(name, &root, &mut told);
     let spec = root.section("spec", &mut told);
     let kubelet = kubelet::settings(&spec, &mut told);
     let source = class::source(&spec, &provisioner, template.as_ref(), !kubelet.fields.is_empty(), &mut told);
@@ -154,18 +150,36 @@ pub fn translate_template(template: &Value, settings: &TranslationSettings) -> T
     let template = tidied(template);
     let root = Section::root("AWSNodeTemplate", &template);
     let name = name_of(&template);
-    if name.is_empty() || !is_label_value(name) {
-        told.miss(
-            root.at("metadata.name"),
-            "a name of at most 63 characters is needed, since nodes carry it as a label",
-        );
-    }
+    judge_name(name, &root, &mut told);
     let fields = root.section("spec", &mut told);
     let mut class = object(Kind::Ec2NodeClass, name, &origin(TranslatedKind::AwsNodeTemplate, &template));
     let kubelet = kubelet::Settings { place: fields.at("kubelet"), fields: Map::new() };
     class["spec"] = class::spec(&fields, kubelet, settings, &mut told);
     judge::class(&class, &fields.place, &fields.at("kubelet"), &mut told);
     Translation { node_pool: None, node_class: Some(class), warnings: told.warnings, refusals: told.refusals }
+}
+
+/// Translates an EC2NodeClass of `compute.k8s.aws`: what is written there means the class of `karpenter.k8s.aws` with that name.
+///
+/// Guarantees: without refusals the class passes [`Kind::check`] once defaults are filled in.
+pub fn translate_alias(alias: &Value) -> Translation {
+    let mut told = Told::default();
+    let alias = tidied(alias);
+    let root = Section::root(Kind::Ec2NodeClass.name(), &alias);
+    let name = name_of(&alias);
+    judge_name(name, &root, &mut told);
+    let mut class = object(Kind::Ec2NodeClass, name, &origin(TranslatedKind::ComputeNodeClass, &alias));
+    class["spec"] = alias::spec(&root, name, &mut told);
+    Translation { node_pool: None, node_class: Some(class), warnings: told.warnings, refusals: told.refusals }
+}
+
+fn judge_name(name: &str, root: &Section<'_>, told: &mut Told) {
+    if name.is_empty() || !is_label_value(name) {
+        told.miss(
+            root.at("metadata.name"),
+            "a name of at most 63 characters is needed, since nodes carry it as a label",
+        );
+    }
 }
 
 /// The AWSNodeTemplate that a Provisioner names.

@@ -7,7 +7,7 @@ use kerf_model::typo;
 use serde_json::{Map, Value};
 
 use super::{Refusal, Warning};
-use crate::problem::brief;
+use crate::problem::{Problem, brief};
 
 /// What is said about a translation, as it goes.
 #[derive(Default)]
@@ -54,8 +54,13 @@ impl Told {
     }
 
     /// The field had no meaning then, and has none now.
-    fn shrug(&mut self, place: Place, found: &Value, message: impl Into<String>) {
+    pub(super) fn shrug(&mut self, place: Place, found: &Value, message: impl Into<String>) {
         self.say(place, brief(found), message.into(), true);
+    }
+
+    /// What the schema says, in its own words.
+    pub(super) fn pass_on(&mut self, place: Place, Problem { found, wants, .. }: Problem) {
+        self.say(place, found, wants, false);
     }
 
     fn say(&mut self, place: Place, found: String, message: String, may_launch: bool) {
