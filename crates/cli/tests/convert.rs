@@ -210,6 +210,30 @@ fn what_a_server_wrote_is_not_printed_and_what_people_wrote_is() {
     );
 }
 
+/// Or nodes would be replaced on the day that somebody moves on.
+#[test]
+fn what_is_printed_has_the_spec_that_the_operator_made() {
+    let settings = kerf_api::older::TranslationSettings {
+        default_instance_profile: Some("KarpenterNodeInstanceProfile-kerf-demo".to_owned()),
+        kubernetes_minor: Some(28),
+        cluster_name: Some("kerf-demo".to_owned()),
+        ..Default::default()
+    };
+    let with_kubelet = provisioner("kubelet", &json!({"kubelet": {"maxPods": 20}}));
+    let documents = ["d1_22", "d1_24", "d2_16", "d3_7"].map(|name| serde_norway::from_str(&document(name)).unwrap());
+    for provisioner in documents.into_iter().chain([provisioner("plain", &json!({})), with_kubelet]) {
+        let template = template();
+        let needs_template = provisioner["spec"].get("providerRef").is_some();
+        let made = kerf_api::older::translate(&provisioner, needs_template.then_some(&template), &settings);
+        let said = convert(&list(&[provisioner, template]));
+        for object in [made.node_pool.unwrap(), made.node_class.unwrap()] {
+            let title =
+                format!("{} {}", object["kind"].as_str().unwrap(), object["metadata"]["name"].as_str().unwrap());
+            assert_eq!(said.object(&title)["spec"], object["spec"], "{title}");
+        }
+    }
+}
+
 #[test]
 fn a_template_is_converted_once_for_all_who_share_it() {
     let with_kubelet = json!({"kubeletConfiguration": {"maxPods": 20}});

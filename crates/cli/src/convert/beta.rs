@@ -131,6 +131,9 @@ fn settle_kubelets<'a>(classes: &mut [Current<'a>], pools: &mut [Current<'a>], m
     for (pool, is_agreed) in pools.iter_mut().zip(agreed) {
         let Some(kubelet) = pool.kubelet.take() else { continue };
         let from = pool.from;
+        // Older objects have a field; upstream's conversion left an annotation.
+        let is_field = from.value.pointer("/spec/template/spec/kubelet").is_some();
+        let path = if is_field { "spec.template.spec.kubelet" } else { "metadata.annotations" };
         let settings = Value::Object(kubelet);
         let class_name = class_of(&pool.object).to_owned();
         let class = classes.iter_mut().find(|class| class.is_named(&class_name) && !class.is_left_out);
@@ -138,7 +141,7 @@ fn settle_kubelets<'a>(classes: &mut [Current<'a>], pools: &mut [Current<'a>], m
             let message = format!(
                 "these belong to the class now, and there is no EC2NodeClass {class_name:?} to go by; give it along"
             );
-            made.refuse(from, "spec.template.spec.kubelet", &settings.to_string(), &message);
+            made.refuse(from, path, &settings.to_string(), &message);
             pool.is_left_out = true;
             continue;
         };
@@ -150,7 +153,7 @@ fn settle_kubelets<'a>(classes: &mut [Current<'a>], pools: &mut [Current<'a>], m
         let message = format!(
             "others who use EC2NodeClass {class_name} have other settings; this pool gets a class of its own, {name}"
         );
-        made.warn(from, "spec.template.spec.kubelet", &message);
+        made.warn(from, path, &message);
         let mut own = class.object.clone();
         own["metadata"]["name"] = json!(name);
         own["spec"]["kubelet"] = settings;
