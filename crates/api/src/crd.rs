@@ -49,8 +49,13 @@ pub fn crds_converted_by(service: &ConversionService) -> Vec<CustomResourceDefin
 
 /// One CRD as YAML, or all of them as a stream of documents. The text depends on nothing but the code.
 pub fn crds_yaml(only: Option<Kind>) -> String {
+    crds_yaml_converted_by(only, &ConversionService::default())
+}
+
+/// The same, with another service to convert.
+pub fn crds_yaml_converted_by(only: Option<Kind>, service: &ConversionService) -> String {
     let kinds = only.as_ref().map_or(Kind::ALL, std::slice::from_ref);
-    kinds.iter().map(|kind| crd_yaml(&crd(*kind))).collect()
+    kinds.iter().map(|kind| crd_yaml(&crd_converted_by(*kind, service))).collect()
 }
 
 /// Writes one file per CRD into `dir` and returns their paths.

@@ -26,7 +26,10 @@ pub mod taints;
 pub mod testing;
 pub mod validate;
 
-pub use crd::{ConversionService, crd, crd_converted_by, crd_files, crds, crds_converted_by, crds_yaml, write_crds};
+pub use crd::{
+    ConversionService, crd, crd_converted_by, crd_files, crds, crds_converted_by, crds_yaml, crds_yaml_converted_by,
+    write_crds,
+};
 pub use duration::{DurationError, DurationOrNever, DurationText, parse_duration};
 pub use kind::{CustomObject, Kind};
 pub use labels::LabelRules;

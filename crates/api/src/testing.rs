@@ -1,7 +1,7 @@
 //! The table of objects that an API server accepts or rejects, for whoever judges: our own `check`, the embedded API
 //! server, or a real one.
 //!
-//! The table is `tests/crd_cases/*.yaml`; its `README.md` tells how to read and extend it.
+//! The table is `tests/crd_cases/*.yaml`, and `tests/crd_cases/v1beta1/*.yaml` for the older generation; its `README.md` tells how to read and extend it.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -43,6 +43,34 @@ pub fn crd_cases() -> Vec<CrdCase> {
         include_str!("../tests/crd_cases/ec2_node_class.yaml"),
         include_str!("../tests/crd_cases/ec2_terms.yaml"),
         include_str!("../tests/crd_cases/kwok_node_class.yaml"),
+    ];
+    FILES.iter().flat_map(|file| cases_of(file)).collect()
+}
+
+/// The table of objects of v1beta1. A server that is to judge it needs somebody to convert what it accepts.
+///
+/// # Panics
+///
+/// When a file of the table cannot be read; it is compiled in, so that is found by the first test.
+pub fn older_crd_cases() -> Vec<CrdCase> {
+    const FILES: &[&str] = &[
+        include_str!("../tests/crd_cases/v1beta1/node_pool.yaml"),
+        include_str!("../tests/crd_cases/v1beta1/node_claim.yaml"),
+        include_str!("../tests/crd_cases/v1beta1/ec2_node_class.yaml"),
+    ];
+    FILES.iter().flat_map(|file| cases_of(file)).collect()
+}
+
+/// The table of objects of the kinds that are translated.
+///
+/// # Panics
+///
+/// When a file of the table cannot be read; it is compiled in, so that is found by the first test.
+pub fn translated_crd_cases() -> Vec<CrdCase> {
+    const FILES: &[&str] = &[
+        include_str!("../tests/crd_cases/v1alpha/provisioner.yaml"),
+        include_str!("../tests/crd_cases/v1alpha/aws_node_template.yaml"),
+        include_str!("../tests/crd_cases/v1alpha/compute_node_class.yaml"),
     ];
     FILES.iter().flat_map(|file| cases_of(file)).collect()
 }

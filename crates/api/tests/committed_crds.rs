@@ -5,7 +5,9 @@ use std::fs;
 use std::path::PathBuf;
 
 use kerf_api::older::{TranslatedKind, older_crds, older_crds_yaml};
-use kerf_api::{ConversionService, Kind, crd, crd_files, crds, crds_converted_by, crds_yaml, write_crds};
+use kerf_api::{
+    ConversionService, Kind, crd, crd_files, crds, crds_converted_by, crds_yaml, crds_yaml_converted_by, write_crds,
+};
 
 fn dir() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds")
@@ -153,6 +155,8 @@ fn a_crd_of_two_versions_is_converted_by_a_webhook_and_never_by_the_api_server()
 fn the_conversion_service_is_named_by_whoever_installs() {
     let service = ConversionService { name: "kerf".into(), namespace: "nodes".into(), path: "/c".into(), port: 443 };
     let crds = crds_converted_by(&service);
+    let yaml = crds_yaml_converted_by(Some(Kind::NodePool), &service);
+    assert!(yaml.contains("namespace: nodes"), "{yaml}");
     let stanza = serde_json::to_value(&crds[0].spec.conversion).unwrap();
     let expected = serde_json::json!({"name": "kerf", "namespace": "nodes", "path": "/c", "port": 443});
     assert_eq!(stanza["webhook"]["clientConfig"], serde_json::json!({"service": expected}));

@@ -28,8 +28,9 @@ fn settings(kubernetes_minor: u32) -> TranslationSettings {
 }
 
 fn applied(yaml: &str) -> Value {
-    let object: Value = serde_norway::from_str(yaml).unwrap();
+    let mut object: Value = serde_norway::from_str(yaml).unwrap();
     let kind = TranslatedKind::of(&object).unwrap();
+    kind.apply_defaults(&mut object);
     assert_eq!(kind.check(&object, None), [], "kubectl apply goes through");
     assert_eq!(kind.unknown_fields(&object), [""; 0], "kubectl apply knows every field");
     object

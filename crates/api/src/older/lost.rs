@@ -150,6 +150,15 @@ impl Lost {
         }
     }
 
+    /// What the field of this path was before, whether or not it still fits.
+    pub(super) fn value_at(&self, path: &str) -> Option<&Value> {
+        let mut fields = self.0.iter().filter_map(|entry| match entry {
+            Entry::Fields(fields) => fields.iter().find(|field| field.path == path),
+            Entry::Items { .. } => None,
+        });
+        fields.next()?.is.as_ref()
+    }
+
     pub(super) fn text(&self) -> Option<String> {
         if self.0.is_empty() {
             return None;

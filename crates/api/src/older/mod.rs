@@ -41,6 +41,7 @@ pub mod v1beta1;
 use serde_json::Value;
 
 use crate::kind::Kind;
+use crate::labels::NODE_CLASS_REFERENCE;
 use crate::problem::brief;
 use crate::schema::{self, Schema};
 use lost::{Lost, View};
@@ -118,7 +119,11 @@ pub fn convert(object: &Value, to_api_version: &str) -> Result<Value, Conversion
 
     let mut result = from.step(kind, &source, kept.is_some());
     if let Some(kept) = kept {
-        View::of(&mut result).restore(&Lost::read(&kept));
+        let kept = Lost::read(&kept);
+        View::of(&mut result).restore(&kept);
+        if (kind, to) == (Kind::NodePool, Version::V1beta1) {
+            node_pool::nest_limits(&mut result, kept.value_at(node_pool::LIMITS));
+        }
         to.complete(kind, &mut result);
     }
     let mut echo = to.step(kind, &result, true);
@@ -133,6 +138,12 @@ pub fn convert(object: &Value, to_api_version: &str) -> Result<Value, Conversion
 pub fn to_current(object: &Value) -> Option<Result<Value, ConversionError>> {
     let (kind, Version::V1beta1) = version_of(object).ok()? else { return None };
     Some(convert(object, &kind.api_version()))
+}
+
+/// Takes off an object of v1 what serves only to read it in v1beta1 again, for who has left that behind.
+pub fn forget_v1beta1(object: &mut Value) {
+    annotations::take(object, LOST_OF_V1BETA1);
+    annotations::take(object, NODE_CLASS_REFERENCE);
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -196,7 +207,7 @@ impl Version {
     fn units(self, kind: Kind) -> &'static [&'static [&'static str]] {
         match (self, kind) {
             (Self::V1, Kind::NodePool) => &[&["/spec/template/spec/nodeClassRef"]],
-            (Self::V1beta1, Kind::NodePool) => &[&["/spec/template/spec/nodeClassRef"], &["/spec/limits"]],
+            (Self::V1beta1, Kind::NodePool) => &[&["/spec/template/spec/nodeClassRef"], &[node_pool::LIMITS]],
             (_, Kind::NodeClaim) => &[&["/spec/nodeClassRef"]],
             (_, Kind::Ec2NodeClass) => &[&["/spec/amiFamily", "/spec/amiSelectorTerms"]],
             (_, Kind::NodeOverlay | Kind::CapacityBuffer | Kind::KwokNodeClass) => &[],

@@ -9,6 +9,7 @@ use crate::objects::ConsolidationPolicy;
 
 const SPEC_OF_TEMPLATE: &str = "/spec/template/spec";
 const DISRUPTION: &str = "/spec/disruption";
+pub(super) const LIMITS: &str = "/spec/limits";
 
 /// Without a `consolidateAfter`, v1beta1 did not wait.
 const AT_ONCE: &str = "0s";
@@ -49,13 +50,23 @@ pub(super) fn to_v1beta1(pool: &mut Value) {
 /// Nested limits move up. Where both are there, which the schema refuses for the resources it knows, the flat one is
 /// the one that counted in the releases of that time.
 fn flatten_limits(pool: &mut Value) {
-    let Some(limits) = fields_at(pool, "/spec/limits") else { return };
+    let Some(limits) = fields_at(pool, LIMITS) else { return };
     if limits.get("resources").is_some_and(Value::is_object)
         && let Some(Value::Object(nested)) = limits.remove("resources")
     {
         for (name, amount) in nested {
             limits.entry(name).or_insert(amount);
         }
+    }
+}
+
+/// Limits that have changed in v1 are read in the form in which they were written, `before`. Else the next
+/// `kubectl apply` of the manifest would add the nested form to the flat one.
+pub(super) fn nest_limits(pool: &mut Value, before: Option<&Value>) {
+    let was_nested = before.is_some_and(|limits| limits.get("resources").is_some_and(Value::is_object));
+    if let Some(limits) = fields_at(pool, LIMITS).filter(|limits| was_nested && !limits.contains_key("resources")) {
+        let nested = std::mem::take(limits);
+        limits.insert("resources".to_owned(), nested.into());
     }
 }
 

@@ -81,7 +81,12 @@ impl TranslatedKind {
         Self::ALL.iter().copied().find(|kind| kind.name() == name && kind.api_version() == api_version)
     }
 
-    /// Everything an API server would refuse `object` for.
+    /// Fills in what the API server would have filled in.
+    pub fn apply_defaults(self, object: &mut Value) {
+        schema::fill_defaults(self.schema(), object);
+    }
+
+    /// Everything an API server would refuse `object` for, defaults being filled in.
     pub fn check(self, object: &Value, old: Option<&Value>) -> Vec<Problem> {
         schema::check(self.schema(), object, old)
     }

@@ -87,7 +87,7 @@ impl Made {
 }
 
 /// Annotations that a server, an operator or an earlier conversion keeps for itself.
-const KEPT_BY_OTHERS: [&str; 15] = [
+const KEPT_BY_OTHERS: [&str; 13] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     marks::TRANSLATED_FROM,
     marks::TRANSLATE,
@@ -99,8 +99,6 @@ const KEPT_BY_OTHERS: [&str; 15] = [
     labels::EC2_NODE_CLASS_HASH_VERSION,
     labels::STORED_VERSION_MIGRATED,
     labels::KUBELET_CONVERSION,
-    labels::NODE_CLASS_REFERENCE,
-    older::LOST_OF_V1BETA1,
     older::LOST_OF_V1,
     older::UBUNTU,
 ];
@@ -115,7 +113,9 @@ fn cleaned(object: &Value) -> Value {
             _ => drop(clean.insert(name.clone(), field.clone())),
         }
     }
-    Value::Object(clean)
+    let mut clean = Value::Object(clean);
+    older::forget_v1beta1(&mut clean);
+    clean
 }
 
 fn cleaned_metadata(metadata: &Value) -> Value {

@@ -9,7 +9,7 @@ fn who_changes_a_field_in_v1_is_believed() {
     let nested = pool_with("/spec/limits", json!({"resources": {"cpu": 5, "memory": "1Gi"}}));
     let stored = to_v1(&nested);
     for (pointer, value, read_at, read) in [
-        ("/spec/limits/cpu", json!(10), "/spec/limits", json!({"cpu": 10, "memory": "1Gi"})),
+        ("/spec/limits/cpu", json!(10), "/spec/limits", json!({"resources": {"cpu": 10, "memory": "1Gi"}})),
         ("/spec/template/spec/expireAfter", json!("24h"), "/spec/disruption/expireAfter", json!("24h")),
         ("/spec/disruption/consolidateAfter", json!("30s"), "/spec/disruption/consolidateAfter", json!("30s")),
         (

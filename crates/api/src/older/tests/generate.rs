@@ -4,9 +4,10 @@
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use proptest::sample::select;
+use regex_lite::Regex;
 use serde_json::{Map, Value, json};
 
-use crate::schema::{Schema, Shape, patterns};
+use crate::schema::{Schema, Shape};
 
 /// A whole object of a kind.
 pub(super) fn object(schema: &'static Schema, api_version: &'static str, kind: &'static str) -> BoxedStrategy<Value> {
@@ -100,7 +101,7 @@ pub(super) fn value(schema: &Schema) -> BoxedStrategy<Value> {
         Shape::Text if schema.format == Some("date-time") => {
             select(&["2024-01-01T00:00:00Z", "2025-06-30T12:34:56Z"][..]).prop_map(Value::from).boxed()
         }
-        Shape::Text => text(schema.pattern.as_ref().map(regex_lite::Regex::as_str)),
+        Shape::Text => text(schema.pattern.as_ref()),
         Shape::Integer => {
             let (low, high) = (schema.minimum.unwrap_or(-5), schema.maximum.unwrap_or(100_000));
             (low..=high).prop_map(Value::from).boxed()
@@ -120,41 +121,70 @@ fn quantity() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// Words that fit a pattern of the schemas. A new pattern fails here until it has some.
-fn text(pattern: Option<&str>) -> BoxedStrategy<Value> {
-    let words: &[&str] = match pattern {
-        None => {
-            return prop_oneof![
-                1 => "[ -~äß\\n]{0,16}",
-                3 => select(&["", "karpenter.k8s.aws/v1beta1", "karpenter.kwok.sh/v1alpha1", "EC2NodeClass", "KWOKNodeClass",
-                    "karpenter.k8s.aws", "al2@latest", "al2023@v20240807", "bottlerocket@v1.20.0", "Empty", "Terminating",
-                    "InstanceTerminating", "a/b/c", "True"][..]).prop_map(str::to_owned),
-            ]
+/// Something for every pattern of the schemas.
+const WORDS: &[&str] = &[
+    "",
+    "a",
+    "example.com/a",
+    "karpenter.sh/capacity-type",
+    "Ready",
+    "Empty",
+    "Terminating",
+    "InstanceTerminating",
+    "A.b_c-1",
+    "30s",
+    "1h30m",
+    "0s",
+    "720h",
+    "Never",
+    "0",
+    "5",
+    "10%",
+    "100%",
+    "@daily",
+    "0 9 * * mon-fri",
+    "8h",
+    "1h30m0s",
+    "NodeClassNotFound",
+    "20Gi",
+    "100Gi",
+    "1T",
+    "subnet-1",
+    "subnet-0abc",
+    "sg-1",
+    "ami-1",
+    "ami-placeholder",
+    "cr-1",
+    "pg-1",
+    "012345678901",
+    "karpenter.k8s.aws",
+    "karpenter.kwok.sh",
+    "karpenter.k8s.aws/v1beta1",
+    "karpenter.kwok.sh/v1alpha1",
+    "EC2NodeClass",
+    "KWOKNodeClass",
+    "al2@latest",
+    "al2023@v20240807",
+    "bottlerocket@v1.20.0",
+    "a/b/c",
+    "True",
+    "5%",
+    "100Mi",
+    "99.95%",
+    "500m",
+    "-2",
+    ".5",
+];
+
+fn text(pattern: Option<&Regex>) -> BoxedStrategy<Value> {
+    let Some(pattern) = pattern else {
+        return prop_oneof![1 => "[ -~äß\\n]{0,16}", 3 => select(WORDS).prop_map(str::to_owned)]
             .prop_map(Value::from)
             .boxed();
-        }
-        Some(patterns::QUALIFIED_NAME) => {
-            &["a", "example.com/a", "karpenter.sh/capacity-type", "Ready", "Empty", "Terminating"]
-        }
-        Some(patterns::LABEL_VALUE) => &["", "a", "A.b_c-1"],
-        Some(patterns::DURATION) => &["30s", "1h30m", "0s"],
-        Some(patterns::DURATION_OR_NEVER) => &["30s", "720h", "0s", "Never"],
-        Some(patterns::BUDGET_NODES) => &["0", "5", "10%", "100%"],
-        Some(patterns::BUDGET_SCHEDULE) => &["@daily", "0 9 * * mon-fri"],
-        Some(patterns::BUDGET_DURATION) => &["8h", "1h30m0s"],
-        Some(patterns::CONDITION_REASON) | Some(patterns::CONDITION_REASON_OR_EMPTY) => &["Ready", "NodeClassNotFound"],
-        Some(patterns::VOLUME_SIZE) => &["20Gi", "100Gi", "1T"],
-        Some(patterns::SUBNET_ID) => &["subnet-1", "subnet-0abc"],
-        Some(patterns::SECURITY_GROUP_ID) => &["sg-1"],
-        Some(patterns::AMI_ID) => &["ami-1", "ami-placeholder"],
-        Some(patterns::CAPACITY_RESERVATION_ID) => &["cr-1"],
-        Some(patterns::PLACEMENT_GROUP_ID) => &["pg-1"],
-        Some(patterns::ACCOUNT_ID) => &["012345678901"],
-        Some("^[^/]*$") => &["karpenter.k8s.aws", "karpenter.kwok.sh", "example.com", ""],
-        Some(threshold) if threshold.contains("%") => &["5%", "100Mi", "99.95%"],
-        Some(other) => panic!("no words are known for the pattern {other}"),
     };
-    select(words).prop_map(Value::from).boxed()
+    let fitting: Vec<&str> = WORDS.iter().copied().filter(|word| pattern.is_match(word)).collect();
+    assert!(!fitting.is_empty(), "no word is known for the pattern {}", pattern.as_str());
+    select(fitting).prop_map(Value::from).boxed()
 }
 
 /// Any JSON, not too deep.

@@ -13,7 +13,7 @@ use crate::labels::{KUBELET_CONVERSION, NODE_CLASS_REFERENCE};
 use crate::schema;
 
 /// Enough to find what is rare, little enough for every day; `PROPTEST_CASES` says otherwise.
-fn config() -> ProptestConfig {
+pub(super) fn config() -> ProptestConfig {
     let mut config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
     if std::env::var_os("PROPTEST_CASES").is_none() {
         config.cases = 150;
@@ -61,7 +61,7 @@ fn api_version(kind: Kind, version: Version) -> String {
     }
 }
 
-fn check_round_trip(kind: Kind, own: Version, object: &Value) -> Result<(), TestCaseError> {
+pub(super) fn check_round_trip(kind: Kind, own: Version, object: &Value) -> Result<(), TestCaseError> {
     let (own_name, other_name) = (api_version(kind, own), api_version(kind, own.other()));
     let object = complete(kind, own, object);
     let there = convert(&object, &other_name).unwrap();

@@ -6,6 +6,7 @@ mod edits;
 mod generate;
 mod laws;
 mod pools;
+mod published;
 mod words;
 
 use serde_json::{Value, json};

@@ -85,61 +85,28 @@ fn an_object_without_metadata_gets_what_has_to_be_kept() {
 }
 
 #[test]
-fn an_older_object_is_refused_for_what_it_was_refused_for_then() {
-    fn refused(kind: Kind, object: Value, words: &str) {
-        let said: Vec<String> =
-            v1beta1::check(kind, &defaulted(object), None).iter().map(ToString::to_string).collect();
-        assert!(said.iter().any(|problem| problem.contains(words)), "{words:?} is not in {said:?}");
-    }
-    let kubelet = |settings: Value| pool_with("/spec/template/spec/kubelet", settings);
-    for (settings, words) in [
-        (json!({"maxPods": "20"}), "spec.template.spec.kubelet.maxPods"),
-        (json!({"maxPods": -1}), "spec.template.spec.kubelet.maxPods"),
-        (json!({"systemReserved": {"cpu": "-1"}}), "systemReserved may not be negative"),
-        (json!({"kubeReserved": {"cpu": -1}}), "kubeReserved may not be negative"),
-        (json!({"systemReserved": {"gpu": "1"}}), "systemReserved takes cpu, memory, ephemeral-storage, pid"),
-        (json!({"evictionHard": {"memory": "5%"}}), "evictionHard takes memory.available"),
-        (json!({"evictionHard": {"memory.available": "a lot"}}), "evictionHard.memory.available"),
-        (
-            json!({"evictionSoft": {"memory.available": "5%"}}),
-            "each key of evictionSoft must be in evictionSoftGracePeriod",
-        ),
-        (
-            json!({"evictionSoftGracePeriod": {"memory.available": "5m"}}),
-            "each key of evictionSoftGracePeriod must be in evictionSoft",
-        ),
-        (
-            json!({"imageGCHighThresholdPercent": 50, "imageGCLowThresholdPercent": 50}),
-            "must be above imageGCLowThresholdPercent",
-        ),
-    ] {
-        refused(Kind::NodePool, kubelet(settings), words);
-    }
-    for (pointer, value, words) in [
-        ("/spec/weight", json!(101), "spec.weight"),
-        ("/spec/limits", json!({"cpu": "lots"}), "spec.limits.cpu"),
-        ("/spec/limits", json!({"resources": {"cpu": "lots"}}), "spec.limits.resources.cpu"),
-        ("/spec/disruption", json!({"consolidationPolicy": "Balanced"}), "consolidationPolicy"),
-        ("/spec/template/spec/nodeClassRef", json!({"kind": "EC2NodeClass"}), "nodeClassRef.name"),
-    ] {
-        refused(Kind::NodePool, pool_with(pointer, value), words);
-    }
-    for (pointer, value, words) in [
-        ("/spec/amiFamily", Value::Null, "spec.amiFamily"),
-        ("/spec/amiFamily", json!("AL1"), "spec.amiFamily"),
-        ("/spec/role", Value::Null, "exactly one of role and instanceProfile"),
-        ("/spec/instanceProfile", json!("p"), "exactly one of role and instanceProfile"),
-        ("/spec/tags", json!({"karpenter.sh/managed-by": "a"}), "karpenter.sh/managed-by is written by the operator"),
-        ("/spec/amiSelectorTerms", json!([{"owner": "self"}]), "every term needs tags, id or name"),
-        ("/spec/amiSelectorTerms", json!([{"id": "ami-1", "name": "n"}]), "one of id, name or tags per term"),
-        ("/spec/amiSelectorTerms", json!({"tags": {"a": "b"}}), "spec.amiSelectorTerms: found"),
-    ] {
-        refused(Kind::Ec2NodeClass, class_with(pointer, value), words);
-    }
-}
-
-#[test]
 fn fields_that_v1beta1_had_not_are_named() {
     let pool = with(pool_with("/spec/replicas", json!(3)), "/spec/limits", json!({"example.com/gpu": 1}));
     assert_eq!(v1beta1::unknown_fields(Kind::NodePool, &pool), ["spec.replicas"]);
+}
+
+/// As an API server reads them, and as templates of charts write what nobody has set.
+#[test]
+fn a_field_that_is_null_is_left_out() {
+    let mut object = pool();
+    object["spec"]["limits"] = Value::Null;
+    object["spec"]["disruption"] = json!({"consolidateAfter": null, "expireAfter": null});
+    object["spec"]["template"]["spec"]["taints"] = Value::Null;
+    object["spec"]["template"]["metadata"] = json!({"labels": {"a": null, "b": "c"}});
+    let expected = pool_with("/spec/template/metadata", json!({"labels": {"b": "c"}}));
+    assert_eq!(to_v1(&object), to_v1(&expected));
+}
+
+#[test]
+fn who_has_left_v1beta1_behind_keeps_only_what_means_something() {
+    let mut current = to_v1(&pool_with("/spec/template/spec/kubelet", json!({"maxPods": 20})));
+    super::super::forget_v1beta1(&mut current);
+    let annotations = current["metadata"]["annotations"].as_object().unwrap();
+    let kept: Vec<_> = annotations.keys().collect();
+    assert_eq!(kept, [crate::labels::KUBELET_CONVERSION, super::super::EXPIRY_REPLACES_FIRST]);
 }
