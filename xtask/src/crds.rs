@@ -2,7 +2,6 @@
 
 use crate::toolbox;
 use anyhow::{Context as _, Result, bail};
-use kerf_api::Kind;
 use std::collections::BTreeSet;
 use std::fs;
 
@@ -33,10 +32,9 @@ pub(crate) fn check() -> Result<()> {
     let folder = toolbox::workspace().join(FOLDER);
     let mut expected = BTreeSet::new();
     let mut stale = Vec::new();
-    for kind in Kind::ALL {
-        let name = kerf_api::crd::crd_file_name(*kind);
+    for (name, generated) in kerf_api::crd_files() {
         let committed = fs::read_to_string(folder.join(&name)).unwrap_or_default();
-        if committed != kerf_api::crds_yaml(Some(*kind)) {
+        if committed != generated {
             stale.push(name.clone());
         }
         expected.insert(name);

@@ -17,7 +17,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::kind::Kind;
-use crate::older::v1beta1;
+use crate::older::{TranslatedKind, older_crds_yaml, v1beta1};
 use crate::schema::Schema;
 
 /// Where an API server finds who converts between the versions of a kind.
@@ -62,12 +62,19 @@ pub fn crds_yaml_converted_by(only: Option<Kind>, service: &ConversionService) -
 pub fn write_crds(dir: &Path) -> io::Result<Vec<PathBuf>> {
     std::fs::create_dir_all(dir)?;
     let mut paths = Vec::new();
-    for kind in Kind::ALL {
-        let path = dir.join(crd_file_name(*kind));
-        std::fs::write(&path, crd_yaml(&crd(*kind)))?;
+    for (name, yaml) in crd_files() {
+        let path = dir.join(name);
+        std::fs::write(&path, yaml)?;
         paths.push(path);
     }
     Ok(paths)
+}
+
+/// What belongs into `deploy/crds`: names of files and what is in them. Those of older kinds come last.
+pub fn crd_files() -> Vec<(String, String)> {
+    let current = Kind::ALL.iter().map(|kind| (crd_file_name(*kind), crd_yaml(&crd(*kind))));
+    let older = TranslatedKind::ALL.iter().map(|kind| (kind.crd_file_name(), older_crds_yaml(Some(*kind))));
+    current.chain(older).collect()
 }
 
 /// `karpenter.sh_nodepools.yaml`
@@ -157,7 +164,7 @@ fn conversion(service: &ConversionService) -> CustomResourceConversion {
     }
 }
 
-fn crd_yaml(crd: &CustomResourceDefinition) -> String {
+pub(crate) fn crd_yaml(crd: &CustomResourceDefinition) -> String {
     let json = serde_json::to_value(crd).expect("a CRD is plain data with string keys");
     let yaml = serde_norway::to_string(&tidy(json)).expect("JSON is YAML");
     let lines: String = yaml.lines().map(|line| quote_instant(line) + "\n").collect();
@@ -194,7 +201,7 @@ fn tidy(json: serde_json::Value) -> serde_norway::Value {
 }
 
 /// A schema with the three fields that every object has.
-fn validation(schema: &Schema) -> CustomResourceValidation {
+pub(crate) fn validation(schema: &Schema) -> CustomResourceValidation {
     let mut root = JSONSchemaProps::from(schema);
     let of_type = |type_: &str, description: &str| JSONSchemaProps {
         type_: Some(type_.to_owned()),
@@ -209,7 +216,7 @@ fn validation(schema: &Schema) -> CustomResourceValidation {
     CustomResourceValidation { open_api_v3_schema: Some(root) }
 }
 
-const READY: &str = r#".status.conditions[?(@.type=="Ready")].status"#;
+pub(crate) const READY: &str = r#".status.conditions[?(@.type=="Ready")].status"#;
 const AGE: Column = Column("Age", "date", ".metadata.creationTimestamp", Width::Always);
 
 struct Column(&'static str, &'static str, &'static str, Width);

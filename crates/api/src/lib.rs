@@ -5,7 +5,7 @@
 //!  schema     one description per kind ──▶ crd        duration, cron    the small languages in fields
 //!  kind       check, defaults, names                  budget            when and how many
 //!  validate   what only the operator checks           hash              drift, as numbers
-//!  older      what v1beta1 was, and conversion
+//!  older      what came before v1, and the way here
 //! ```
 //!
 //! What is not here: any client, runtime or clock. Objects come as JSON or YAML and leave as such; time is a parameter.
@@ -27,7 +27,8 @@ pub mod testing;
 pub mod validate;
 
 pub use crd::{
-    ConversionService, crd, crd_converted_by, crds, crds_converted_by, crds_yaml, crds_yaml_converted_by, write_crds,
+    ConversionService, crd, crd_converted_by, crd_files, crds, crds_converted_by, crds_yaml, crds_yaml_converted_by,
+    write_crds,
 };
 pub use duration::{DurationError, DurationOrNever, DurationText, parse_duration};
 pub use kind::{CustomObject, Kind};

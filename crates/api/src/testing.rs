@@ -61,6 +61,20 @@ pub fn older_crd_cases() -> Vec<CrdCase> {
     FILES.iter().flat_map(|file| cases_of(file)).collect()
 }
 
+/// The table of objects of the kinds that are translated.
+///
+/// # Panics
+///
+/// When a file of the table cannot be read; it is compiled in, so that is found by the first test.
+pub fn translated_crd_cases() -> Vec<CrdCase> {
+    const FILES: &[&str] = &[
+        include_str!("../tests/crd_cases/v1alpha/provisioner.yaml"),
+        include_str!("../tests/crd_cases/v1alpha/aws_node_template.yaml"),
+        include_str!("../tests/crd_cases/v1alpha/compute_node_class.yaml"),
+    ];
+    FILES.iter().flat_map(|file| cases_of(file)).collect()
+}
+
 fn cases_of(file: &str) -> Vec<CrdCase> {
     let file: File = serde_norway::from_str(file).expect("the table is compiled in and read by every test");
     let made = |case: &Row, changes: &Map<String, Value>| {

@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
-use kerf_api::crd::crd_file_name;
-use kerf_api::{ConversionService, Kind, crd, crds, crds_converted_by, crds_yaml, crds_yaml_converted_by, write_crds};
+use kerf_api::older::{TranslatedKind, older_crds, older_crds_yaml};
+use kerf_api::{
+    ConversionService, Kind, crd, crd_files, crds, crds_converted_by, crds_yaml, crds_yaml_converted_by, write_crds,
+};
 
 fn dir() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds")
@@ -16,12 +18,13 @@ fn the_committed_crds_are_the_generated_ones() {
     if std::env::var_os("UPDATE_CRDS").is_some() {
         write_crds(&dir()).unwrap();
     }
-    for kind in Kind::ALL {
-        let path = dir().join(crd_file_name(*kind));
+    for (name, generated) in crd_files() {
+        let path = dir().join(name);
         let committed = fs::read_to_string(&path).unwrap_or_default();
-        assert!(committed == crds_yaml(Some(*kind)), "{} is stale; run `cargo xtask crds`", path.display());
+        assert!(committed == generated, "{} is stale; run `cargo xtask crds`", path.display());
     }
-    let expected: BTreeSet<String> = Kind::ALL.iter().map(|kind| crd_file_name(*kind)).collect();
+    let expected: BTreeSet<String> = crd_files().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(expected.len(), Kind::ALL.len() + TranslatedKind::ALL.len());
     let present: BTreeSet<String> = fs::read_dir(dir())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -34,11 +37,12 @@ fn the_committed_crds_are_the_generated_ones() {
 fn the_stream_of_all_crds_reads_back_as_the_crds() {
     use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
     use serde::Deserialize as _;
-    let yaml = crds_yaml(None);
-    let read: Vec<CustomResourceDefinition> = serde_norway::Deserializer::from_str(&yaml)
-        .map(|document| CustomResourceDefinition::deserialize(document).unwrap())
-        .collect();
-    assert_eq!(read, crds());
+    for (yaml, expected) in [(crds_yaml(None), crds()), (older_crds_yaml(None), older_crds())] {
+        let read: Vec<CustomResourceDefinition> = serde_norway::Deserializer::from_str(&yaml)
+            .map(|document| CustomResourceDefinition::deserialize(document).unwrap())
+            .collect();
+        assert_eq!(read, expected);
+    }
 }
 
 /// PyYAML and other readers of YAML 1.1 make a date of a bare instant.
@@ -78,6 +82,25 @@ fn kinds_are_found_by_any_of_their_names() {
     ] {
         assert_eq!(Kind::from_word(word), kind, "{word}");
     }
+}
+
+/// kubectl takes the group that comes first in the alphabet, and `compute.k8s.aws` would come first.
+#[test]
+fn no_word_for_an_older_kind_means_a_current_one() {
+    for crd in older_crds() {
+        let names = crd.spec.names;
+        let words = [names.plural, names.singular.unwrap()].into_iter().chain(names.short_names.into_iter().flatten());
+        for word in words {
+            assert_eq!(Kind::from_word(&word), None, "{word}");
+            assert_eq!(
+                TranslatedKind::from_word(&word).map(TranslatedKind::group),
+                Some(crd.spec.group.as_str()),
+                "{word}"
+            );
+        }
+    }
+    assert_eq!(TranslatedKind::from_word("ec2nodeclasses"), None);
+    assert_eq!(TranslatedKind::from_word("EC2NodeClass"), None);
 }
 
 #[test]
@@ -169,7 +192,7 @@ fn every_field_is_described() {
             visit(schema, path, bare);
         }
     }
-    for crd in crds() {
+    for crd in crds().into_iter().chain(older_crds()) {
         for version in &crd.spec.versions {
             let mut bare = Vec::new();
             visit(&serde_json::to_value(&version.schema).unwrap()["openAPIV3Schema"], "", &mut bare);

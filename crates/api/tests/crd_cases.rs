@@ -5,8 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use kerf_api::older::v1beta1;
-use kerf_api::testing::{CrdCase, Expect, crd_cases, older_crd_cases};
+use kerf_api::older::{TranslatedKind, v1beta1};
+use kerf_api::testing::{CrdCase, Expect, crd_cases, older_crd_cases, translated_crd_cases};
 use kerf_api::{
     CapacityBuffer, CustomObject, Ec2NodeClass, Kind, KwokNodeClass, NodeClaim, NodeOverlay, NodePool, Problem,
 };
@@ -14,14 +14,14 @@ use serde_json::Value;
 
 #[test]
 fn every_case_comes_out_as_the_table_says() {
-    let cases = crd_cases().into_iter().chain(older_crd_cases());
+    let cases = all_cases();
     let wrong: Vec<String> = cases.filter_map(|case| mistake(&case, &judge(&case))).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
 fn what_an_update_starts_from_is_acceptable() {
-    for case in crd_cases().into_iter().chain(older_crd_cases()) {
+    for case in all_cases() {
         let Some(from) = case.update_from else { continue };
         let case = CrdCase { object: from, update_from: None, ..case };
         assert_eq!(judge(&case), [], "{}", case.name);
@@ -50,7 +50,7 @@ fn accepted_objects_read_into_their_types_and_are_still_accepted() {
 
 #[test]
 fn the_table_is_large_and_its_names_are_unique() {
-    let cases: Vec<CrdCase> = crd_cases().into_iter().chain(older_crd_cases()).collect();
+    let cases: Vec<CrdCase> = all_cases().collect();
     let names: BTreeSet<_> = cases.iter().map(|case| &case.name).collect();
     assert_eq!(names.len(), cases.len());
     assert!(cases.len() >= 300, "{} cases", cases.len());
@@ -66,7 +66,19 @@ fn accepted_objects_of_v1beta1_are_accepted_in_v1() {
     }
 }
 
+fn all_cases() -> impl Iterator<Item = CrdCase> {
+    crd_cases().into_iter().chain(older_crd_cases()).chain(translated_crd_cases())
+}
+
 fn judge(case: &CrdCase) -> Vec<Problem> {
+    if let Some(kind) = TranslatedKind::of(&case.object) {
+        let defaulted = |object: &Value| {
+            let mut object = object.clone();
+            kind.apply_defaults(&mut object);
+            object
+        };
+        return kind.check(&defaulted(&case.object), case.update_from.as_ref().map(defaulted).as_ref());
+    }
     if let Some(kind) = v1beta1::kind_of(&case.object) {
         let defaulted = |object: &Value| {
             let mut object = object.clone();

@@ -1,6 +1,7 @@
 //! What can be said on the command line.
 
 use crate::aws_check::AwsCommand;
+use crate::convert::arguments::ConvertArguments;
 use crate::explain::ExplainArguments;
 use crate::instance_types::InstanceTypesArguments;
 use crate::run::arguments::RunArguments;
@@ -25,6 +26,7 @@ pub(crate) enum Command {
     Explain(ExplainArguments),
     Plan(Box<PlanArguments>),
     InstanceTypes(Box<InstanceTypesArguments>),
+    Convert(ConvertArguments),
     Crds(CrdsArguments),
     /// Questions about an AWS account.
     Aws(AwsCommand),

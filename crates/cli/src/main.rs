@@ -9,6 +9,7 @@
 
 mod arguments;
 mod aws_check;
+mod convert;
 mod explain;
 mod input;
 mod instance_types;
@@ -36,7 +37,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 enum Outcome {
     /// Done; for `plan`: every pod has a place.
     Done,
-    /// Some pods stay pending.
+    /// Some pods stay pending; for `convert`: some of it has no equivalent.
     Pending,
     /// Something that is needed is missing.
     Lacking,
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
     let mut stdout = std::io::BufWriter::new(std::io::stdout().lock());
     let outcome = match arguments.command {
         Command::Plan(arguments) => plan::run(&arguments, &mut stdout),
+        Command::Convert(arguments) => convert::run(&arguments, &mut stdout),
         Command::Crds(arguments) => crds(&arguments, &mut stdout),
         Command::Explain(arguments) => explain::run(&arguments, &mut stdout),
         Command::Aws(command) => aws_check::run(&command, &mut stdout),

@@ -1,10 +1,14 @@
-//! Objects of older generations: read, checked and converted, one object at a time.
+//! Objects of older generations: read, checked and converted or translated. Converted is what has the same name in v1, one object at a
+//! time; translated is what has not.
 //!
 //! ```text
 //!              v1beta1 ── to_v1 ──▶ v1          node_pool, node_claim, ec2_node_class: one function per direction,
 //!                      ◀─ to_v1beta1            lossy, over plain JSON
 //!                           │
 //!                         lost                  what the way back would not give, kept in an annotation
+//!
+//!  v1alpha5, v1alpha1 ── translate ──▶ v1         Provisioner, AWSNodeTemplate; one way
+//!                                                translated: their CRDs    marks: what is written on the result
 //! ```
 //!
 //! **How nothing is lost.** [`convert`] takes the lossy step, takes it back at once, and compares with what it was given.
@@ -17,15 +21,21 @@
 //! is restored to. Who may write the object may write that, too, and the operator checks what it uses.
 
 mod annotations;
+mod compute;
 mod conditions;
 mod ec2_node_class;
 mod kubelet;
 mod lost;
+pub mod marks;
 mod node_claim;
 mod node_class_ref;
 mod node_pool;
 #[cfg(test)]
 mod tests;
+mod translate;
+mod translated;
+mod v1alpha1;
+mod v1alpha5;
 pub mod v1beta1;
 
 use serde_json::Value;
@@ -35,6 +45,12 @@ use crate::labels::NODE_CLASS_REFERENCE;
 use crate::problem::brief;
 use crate::schema::{self, Schema};
 use lost::{Lost, View};
+
+pub use translate::{
+    Refusal, Translation, TranslationSettings, Warning, class_name_of_template, template_name, translate,
+    translate_alias, translate_template,
+};
+pub use translated::{TranslatedKind, older_crds, older_crds_yaml};
 
 /// On an object of v1: what only v1beta1 can say, as JSON. Nothing but [`convert`] reads or writes it.
 pub const LOST_OF_V1BETA1: &str = "compatibility.karpenter.sh/kerf-v1beta1";

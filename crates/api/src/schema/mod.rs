@@ -15,7 +15,6 @@ mod check;
 mod defaults;
 mod prune;
 mod render;
-pub(crate) mod rule;
 
 pub(crate) mod capacity_buffer;
 pub(crate) mod ec2_node_class;
@@ -26,6 +25,7 @@ pub(crate) mod node_overlay;
 pub(crate) mod node_pool;
 pub(crate) mod parts;
 pub(crate) mod patterns;
+pub(crate) mod rule;
 
 use std::collections::BTreeMap;
 

@@ -13,4 +13,5 @@ mod node_overlay;
 mod node_pool;
 mod requirements;
 
+pub(crate) use names::is_volume_size;
 pub use names::{is_label_value, is_qualified_name, is_quantity};

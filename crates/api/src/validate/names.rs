@@ -25,6 +25,12 @@ pub fn is_quantity(text: &str) -> bool {
     PATTERN.is_match(text)
 }
 
+/// Whether the schema takes it as the size of a volume.
+pub(crate) fn is_volume_size(text: &str) -> bool {
+    static PATTERN: LazyLock<Regex> = LazyLock::new(|| compile(patterns::VOLUME_SIZE));
+    PATTERN.is_match(text)
+}
+
 fn compile(pattern: &'static str) -> Regex {
     Regex::new(pattern).expect("patterns are constants, compiled by every test")
 }

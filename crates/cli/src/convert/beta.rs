@@ -1,0 +1,181 @@
+//! Objects of v1beta1, and those of v1 as they are.
+//!
+//! One object at a time is converted by `kerf_api::older`. What needs two is done here: the kubelet's settings, which v1beta1 had on the
+//! pool and v1 has on the class.
+
+use super::alpha;
+use super::gather::{Found, Sorted};
+use super::made::Made;
+use kerf_api::Kind;
+use kerf_api::labels::KUBELET_CONVERSION;
+use kerf_api::older::marks::{self, RELEASED_FROM};
+use kerf_api::older::{self, class_name_of_template, v1beta1};
+use serde_json::{Map, Value, json};
+
+/// An object on its way.
+struct Current<'a> {
+    from: &'a Found,
+    /// In v1.
+    object: Value,
+    /// Of a pool: the kubelet's settings that still have to find their class.
+    kubelet: Option<Map<String, Value>>,
+    is_left_out: bool,
+}
+
+impl Current<'_> {
+    fn is_named(&self, name: &str) -> bool {
+        self.object["metadata"]["name"] == name
+    }
+}
+
+pub(super) fn convert(input: &Sorted, made: &mut Made) {
+    for (kind, found) in &input.others {
+        made.add(found, *kind, &found.value);
+    }
+    let mut classes = current(Kind::Ec2NodeClass, &input.classes, input, made);
+    let mut pools = current(Kind::NodePool, &input.pools, input, made);
+    let derived = settle_kubelets(&mut classes, &mut pools, made);
+    for (kind, list) in [(Kind::Ec2NodeClass, classes), (Kind::Ec2NodeClass, derived), (Kind::NodePool, pools)] {
+        for one in list.into_iter().filter(|one| !one.is_left_out) {
+            made.add(one.from, kind, &one.object);
+        }
+    }
+}
+
+/// Each of them in v1. What no API server would take is told and left out.
+fn current<'a>(kind: Kind, list: &'a [Found], input: &Sorted, made: &mut Made) -> Vec<Current<'a>> {
+    let mut converted = Vec::new();
+    for from in list {
+        if is_made_again(&from.value, input) {
+            continue;
+        }
+        if from.is_alias() {
+            converted.push(meant_by(from, made));
+            continue;
+        }
+        let is_of_v1 = from.value["apiVersion"] == kind.api_version();
+        let mut object = match older::convert(&from.value, &kind.api_version()) {
+            Ok(object) => object,
+            Err(error) => {
+                made.refuse(from, "apiVersion", &from.value["apiVersion"].to_string(), &error.to_string());
+                continue;
+            }
+        };
+        let mut is_left_out = false;
+        if !is_of_v1 {
+            is_left_out = !judge(kind, from, &object, made);
+        } else if let Some(origin) = marks::origin(&object) {
+            // Whoever applies it takes it over.
+            object["metadata"]["annotations"][RELEASED_FROM] = format!("{}/{}", origin.resource, origin.name).into();
+        }
+        let kubelet = object.pointer("/metadata/annotations").and_then(|all| all.get(KUBELET_CONVERSION)?.as_str());
+        let kubelet =
+            kubelet.and_then(|text| serde_json::from_str(text).ok()).filter(|map: &Map<_, _>| !map.is_empty());
+        converted.push(Current { from, object, kubelet, is_left_out });
+    }
+    converted
+}
+
+/// The class that one of `compute.k8s.aws` means.
+fn meant_by<'a>(from: &'a Found, made: &mut Made) -> Current<'a> {
+    let translation = older::translate_alias(&from.value);
+    let is_left_out = !translation.may_launch();
+    let object = translation.node_class.map(|class| alpha::released(class, Some(from))).unwrap_or_default();
+    alpha::tell(translation.warnings, translation.refusals, &[from], made);
+    Current { from, object, kubelet: None, is_left_out }
+}
+
+/// Whether it is what a translation made of another object of the input, which is translated afresh.
+fn is_made_again(object: &Value, input: &Sorted) -> bool {
+    let Some(origin) = marks::origin(object) else { return false };
+    let is_it = |found: &Found| found.name() == origin.name;
+    match origin.resource.split('.').next() {
+        Some("provisioners") => input.provisioners.iter().any(is_it),
+        Some("awsnodetemplates") => input.templates.iter().any(is_it),
+        Some("ec2nodeclassaliases") => input.classes.iter().any(|found| is_it(found) && found.is_alias()),
+        _ => false,
+    }
+}
+
+/// Says what is wrong with it; whether it can be used.
+fn judge(kind: Kind, from: &Found, object: &Value, made: &mut Made) -> bool {
+    let n_before = made.refusals.len();
+    let mut old = from.value.clone();
+    v1beta1::apply_defaults(kind, &mut old);
+    let mut problems = v1beta1::check(kind, &old, None);
+    if problems.is_empty() {
+        problems = kind.check(object, None);
+    }
+    for problem in problems {
+        made.refuse(from, &problem.path, &problem.found, &problem.wants);
+    }
+    let note =
+        object.pointer("/metadata/annotations").and_then(|all| all.get(older::UBUNTU)?.as_str()).unwrap_or_default();
+    if note.split(',').any(|word| word == older::UBUNTU_INCOMPATIBLE) {
+        let message =
+            "images of Ubuntu are no longer looked up; select one by amiSelectorTerms, or name another family";
+        made.refuse(from, "spec.amiFamily", "\"Ubuntu\"", message);
+    }
+    let is_usable = made.refusals.len() == n_before;
+    for path in v1beta1::unknown_fields(kind, &from.value) {
+        made.shrug(from, &path, "there is no such field; it is left out");
+    }
+    is_usable
+}
+
+/// Gives each class the kubelet settings of the pools that use it. Where they do not agree, each pool that has some gets a class of its
+/// own: a copy.
+fn settle_kubelets<'a>(classes: &mut [Current<'a>], pools: &mut [Current<'a>], made: &mut Made) -> Vec<Current<'a>> {
+    let agreed: Vec<bool> = pools.iter().map(|pool| is_agreed(pool, pools, classes)).collect();
+    let mut derived = Vec::new();
+    for (pool, is_agreed) in pools.iter_mut().zip(agreed) {
+        let Some(kubelet) = pool.kubelet.take() else { continue };
+        let from = pool.from;
+        // Older objects have a field; upstream's conversion left an annotation.
+        let is_field = from.value.pointer("/spec/template/spec/kubelet").is_some();
+        let path = if is_field { "spec.template.spec.kubelet" } else { "metadata.annotations" };
+        let settings = Value::Object(kubelet);
+        let class_name = class_of(&pool.object).to_owned();
+        let class = classes.iter_mut().find(|class| class.is_named(&class_name) && !class.is_left_out);
+        let Some(class) = class else {
+            let message = format!(
+                "these belong to the class now, and there is no EC2NodeClass {class_name:?} to go by; give it along"
+            );
+            made.refuse(from, path, &settings.to_string(), &message);
+            pool.is_left_out = true;
+            continue;
+        };
+        if is_agreed {
+            class.object["spec"]["kubelet"] = settings;
+            continue;
+        }
+        let name = class_name_of_template(&class_name, from.name(), true);
+        let message = format!(
+            "others who use EC2NodeClass {class_name} have other settings; this pool gets a class of its own, {name}"
+        );
+        made.warn(from, path, &message);
+        let mut own = class.object.clone();
+        own["metadata"]["name"] = json!(name);
+        own["spec"]["kubelet"] = settings;
+        derived.push(Current { from, object: own, kubelet: None, is_left_out: pool.is_left_out });
+        pool.object["spec"]["template"]["spec"]["nodeClassRef"]["name"] = json!(name);
+    }
+    derived
+}
+
+/// Whether everybody who uses the pool's class wants the same settings, the class itself included.
+fn is_agreed(pool: &Current<'_>, pools: &[Current<'_>], classes: &[Current<'_>]) -> bool {
+    let class_name = class_of(&pool.object);
+    let others = pools.iter().filter(|other| class_of(&other.object) == class_name);
+    let class = classes.iter().find(|class| class.is_named(class_name));
+    let written = class.and_then(|class| class.object.pointer("/spec/kubelet")?.as_object());
+    others.map(|other| other.kubelet.as_ref()).all(|kubelet| kubelet == pool.kubelet.as_ref())
+        && written.is_none_or(|written| Some(written) == pool.kubelet.as_ref())
+}
+
+/// The EC2NodeClass that a pool names; nothing for one that goes by another kind of class.
+fn class_of(pool: &Value) -> &str {
+    let reference = pool.pointer("/spec/template/spec/nodeClassRef");
+    let text = |name: &str| reference.and_then(|reference| reference.get(name)?.as_str());
+    text("name").filter(|_| text("kind") == Some("EC2NodeClass")).unwrap_or_default()
+}

@@ -1,0 +1,344 @@
+//! `kerf convert` as users meet it.
+#![expect(clippy::unwrap_used, reason = "a test that cannot run its binary should fail at once")]
+
+use serde_json::{Value, json};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The documents' own YAML.
+fn document(name: &str) -> String {
+    std::fs::read_to_string(root().join(format!("crates/api/tests/documents/{name}.yaml"))).unwrap()
+}
+
+struct Said {
+    status: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl Said {
+    /// Kind, name and object of everything printed.
+    fn objects(&self) -> Vec<Value> {
+        use serde::Deserialize as _;
+        serde_norway::Deserializer::from_str(&self.out).map(|document| Value::deserialize(document).unwrap()).collect()
+    }
+
+    fn titles(&self) -> Vec<String> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        self.objects()
+            .iter()
+            .map(|object| format!("{} {}", text(&object["kind"]), text(&object["metadata"]["name"])))
+            .collect()
+    }
+
+    #[track_caller]
+    fn object(&self, title: &str) -> Value {
+        let i = self.titles().iter().position(|there| there == title);
+        self.objects().swap_remove(i.unwrap_or_else(|| panic!("no {title} in {:?}\n{}", self.titles(), self.err)))
+    }
+}
+
+fn convert_with(arguments: &[&str], input: &str) -> Said {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_kerf"))
+        .arg("convert")
+        .args(arguments)
+        .current_dir(root())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Who refuses its command line does not read.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Said { status: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+}
+
+const INSTALLED: [&str; 4] =
+    ["--kubernetes-version", "1.28", "--default-instance-profile", "KarpenterNodeInstanceProfile-kerf-demo"];
+
+fn convert(input: &str) -> Said {
+    convert_with(&[&["-f", "-"], &INSTALLED[..]].concat(), input)
+}
+
+/// What people read: both streams and the status.
+fn shown(said: &Said) -> String {
+    format!("{}=== exit status {}\n{}", said.out, said.status.unwrap(), said.err)
+}
+
+#[test]
+fn d1_22_spot_with_on_demand_is_converted_with_its_slips_repaired() {
+    insta::assert_snapshot!(shown(&convert(&document("d1_22"))));
+}
+
+#[test]
+fn d1_24_gpu_families_are_converted() {
+    insta::assert_snapshot!(shown(&convert(&document("d1_24"))));
+}
+
+#[test]
+fn d2_16_the_provisioner_of_the_install_guide_is_converted() {
+    insta::assert_snapshot!(shown(&convert(&document("d2_16"))));
+}
+
+#[test]
+fn d3_7_the_provisioner_of_the_hands_on_guide_is_converted() {
+    insta::assert_snapshot!(shown(&convert(&document("d3_7"))));
+}
+
+#[test]
+fn d0_47_the_kubelet_of_a_pool_goes_to_its_class() {
+    let said = convert(&format!("{}\n---\n{}", document("d0_47"), document("d0_54")));
+    assert_eq!(said.status, Some(0), "{}", said.err);
+    assert_eq!(said.titles(), ["EC2NodeClass workers", "NodePool workers"]);
+    let kubelet = said.object("EC2NodeClass workers")["spec"]["kubelet"].take();
+    assert_eq!(kubelet["maxPods"], 20);
+    insta::assert_snapshot!(shown(&said));
+}
+
+#[test]
+fn d0_55_the_group_that_never_shipped_is_rewritten() {
+    let alias = document("d0_54").replace("karpenter.k8s.aws/v1beta1", "compute.k8s.aws/v1beta1");
+    let said = convert(&alias);
+    assert_eq!(said.status, Some(0), "{}", said.err);
+    let class = said.object("EC2NodeClass workers");
+    assert_eq!(class["apiVersion"], "karpenter.k8s.aws/v1");
+    assert_eq!(
+        class["metadata"]["annotations"]["kerf.dev/released-from"],
+        "ec2nodeclassaliases.compute.k8s.aws/workers"
+    );
+    let plain = convert(&document("d0_54")).object("EC2NodeClass workers");
+    assert_eq!(plain["spec"], class["spec"]);
+}
+
+#[test]
+fn d0_56_a_term_that_says_too_much_is_refused_with_the_words_of_the_page() {
+    let said = convert(&document("d0_56"));
+    assert_eq!((said.status, said.out.as_str()), (Some(2), ""));
+    assert!(said.err.contains("EC2NodeClass workers: spec.securityGroupSelectorTerms"), "{}", said.err);
+}
+
+fn pool_with_kubelet(name: &str, kubelet: &Value) -> Value {
+    json!({
+        "apiVersion": "karpenter.sh/v1beta1", "kind": "NodePool", "metadata": {"name": name},
+        "spec": {"template": {"spec": {"requirements": [], "nodeClassRef": {"name": "workers"}, "kubelet": kubelet}}},
+    })
+}
+
+fn list(items: &[Value]) -> String {
+    json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()
+}
+
+#[test]
+fn pools_that_disagree_about_the_kubelet_get_a_class_each() {
+    let class: Value = serde_norway::from_str(&document("d0_54")).unwrap();
+    let (few, many) = (json!({"maxPods": 20}), json!({"maxPods": 110}));
+    let agreed = convert(&list(&[pool_with_kubelet("a", &few), pool_with_kubelet("b", &few), class.clone()]));
+    assert_eq!(
+        (agreed.status, agreed.titles()),
+        (Some(0), ["EC2NodeClass workers", "NodePool a", "NodePool b"].map(String::from).to_vec())
+    );
+
+    let said = convert(&list(&[pool_with_kubelet("a", &few), pool_with_kubelet("b", &many), class.clone()]));
+    assert_eq!(said.status, Some(0), "{}", said.err);
+    let class_of = |pool: &str| {
+        let name = said.object(pool)["spec"]["template"]["spec"]["nodeClassRef"]["name"].as_str().unwrap().to_owned();
+        said.object(&format!("EC2NodeClass {name}"))
+    };
+    assert_eq!(class_of("NodePool a")["spec"]["kubelet"], few);
+    assert_eq!(class_of("NodePool b")["spec"]["kubelet"], many);
+    assert_eq!(said.object("EC2NodeClass workers")["spec"].get("kubelet"), None, "the class itself stays as it was");
+    assert!(said.object("NodePool a")["metadata"]["annotations"].to_string().find("v1beta1-kubelet").is_none());
+
+    let alone = convert(&list(&[pool_with_kubelet("a", &few)]));
+    assert_eq!((alone.status, alone.out.as_str()), (Some(2), ""));
+    assert!(alone.err.contains(r#"there is no EC2NodeClass "workers" to go by; give it along"#), "{}", alone.err);
+}
+
+fn provisioner(name: &str, more: &Value) -> Value {
+    let mut object = json!({
+        "apiVersion": "karpenter.sh/v1alpha5", "kind": "Provisioner",
+        "metadata": {
+            "name": name, "uid": "1-2-3", "resourceVersion": "7", "generation": 2, "creationTimestamp": "2023-01-01T00:00:00Z",
+            "managedFields": [{}], "finalizers": ["x"], "labels": {"team": "a"},
+            "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}", "karpenter.sh/provisioner-hash": "1", "note": "mine"},
+        },
+        "spec": {"providerRef": {"name": "shared"}},
+        "status": {"resources": {"cpu": "4"}},
+    });
+    for (field, value) in more.as_object().unwrap() {
+        object["spec"][field] = value.clone();
+    }
+    object
+}
+
+fn template() -> Value {
+    json!({
+        "apiVersion": "karpenter.k8s.aws/v1alpha1", "kind": "AWSNodeTemplate", "metadata": {"name": "shared"},
+        "spec": {"amiFamily": "AL2", "subnetSelector": {"a": "b"}, "securityGroupSelector": {"a": "b"}},
+    })
+}
+
+#[test]
+fn what_a_server_wrote_is_not_printed_and_what_people_wrote_is() {
+    let said = convert(&list(&[provisioner("p", &json!({})), template()]));
+    assert_eq!(said.status, Some(0), "{}", said.err);
+    let mut pool = said.object("NodePool p");
+    assert_eq!(
+        pool["metadata"].take(),
+        json!({
+            "name": "p",
+            "labels": {"team": "a"},
+            "annotations": {
+                "note": "mine",
+                "kerf.dev/provisioner-name": "p",
+                "kerf.dev/released-from": "provisioners.karpenter.sh/p",
+                "karpenter.sh/expiry-replaces-first": "true",
+            },
+        })
+    );
+    assert_eq!(pool.get("status"), None);
+    assert_eq!(
+        said.object("EC2NodeClass shared")["metadata"]["annotations"],
+        json!({"kerf.dev/released-from": "awsnodetemplates.karpenter.k8s.aws/shared"})
+    );
+}
+
+/// Or nodes would be replaced on the day that somebody moves on.
+#[test]
+fn what_is_printed_has_the_spec_that_the_operator_made() {
+    let settings = kerf_api::older::TranslationSettings {
+        default_instance_profile: Some("KarpenterNodeInstanceProfile-kerf-demo".to_owned()),
+        kubernetes_minor: Some(28),
+        cluster_name: Some("kerf-demo".to_owned()),
+        ..Default::default()
+    };
+    let with_kubelet = provisioner("kubelet", &json!({"kubelet": {"maxPods": 20}}));
+    let documents = ["d1_22", "d1_24", "d2_16", "d3_7"].map(|name| serde_norway::from_str(&document(name)).unwrap());
+    for provisioner in documents.into_iter().chain([provisioner("plain", &json!({})), with_kubelet]) {
+        let template = template();
+        let needs_template = provisioner["spec"].get("providerRef").is_some();
+        let made = kerf_api::older::translate(&provisioner, needs_template.then_some(&template), &settings);
+        let said = convert(&list(&[provisioner, template]));
+        for object in [made.node_pool.unwrap(), made.node_class.unwrap()] {
+            let title =
+                format!("{} {}", object["kind"].as_str().unwrap(), object["metadata"]["name"].as_str().unwrap());
+            assert_eq!(said.object(&title)["spec"], object["spec"], "{title}");
+        }
+    }
+}
+
+#[test]
+fn a_template_is_converted_once_for_all_who_share_it() {
+    let with_kubelet = json!({"kubeletConfiguration": {"maxPods": 20}});
+    let said = convert(&list(&[
+        provisioner("a", &json!({})),
+        provisioner("b", &json!({})),
+        provisioner("c", &with_kubelet),
+        template(),
+    ]));
+    assert_eq!(said.status, Some(0), "{}", said.err);
+    let own =
+        said.object("NodePool c")["spec"]["template"]["spec"]["nodeClassRef"]["name"].as_str().unwrap().to_owned();
+    assert_eq!(
+        said.titles(),
+        ["EC2NodeClass shared", &format!("EC2NodeClass {own}"), "NodePool a", "NodePool b", "NodePool c"]
+            .map(String::from)
+    );
+    assert_eq!(convert(&list(&[template()])).titles(), ["EC2NodeClass shared"], "and alone");
+    let said = convert(&list(&[provisioner("a", &json!({}))]));
+    assert_eq!((said.status, said.out.as_str()), (Some(2), ""));
+    assert!(said.err.contains("spec.providerRef.name"), "{}", said.err);
+}
+
+#[test]
+fn what_has_no_equivalent_is_told_and_left_out_and_the_rest_is_printed() {
+    let lost = document("d2_16")
+        .replace("  provider:", "  provider:\n    launchTemplate: mine")
+        .replace("name: batch", "name: lost");
+    let odd =
+        document("d2_16").replace("  provider:", "  provider:\n    colour: red").replace("name: batch", "name: odd");
+    let said = convert(&format!("{}\n---\n{lost}\n---\n{odd}", document("d3_7")));
+    assert_eq!(said.status, Some(2));
+    assert_eq!(said.titles(), ["EC2NodeClass lab", "EC2NodeClass odd", "NodePool lab", "NodePool odd"]);
+    insta::assert_snapshot!(said.err);
+}
+
+#[test]
+fn without_the_cluster_s_version_nobody_guesses() {
+    let said = convert_with(&["-f", "-", "--role", "KarpenterNodeRole"], &document("d2_16"));
+    assert_eq!((said.status, said.out.as_str()), (Some(2), ""));
+    assert!(said.err.contains("--kubernetes-version"), "{}", said.err);
+    let said =
+        convert_with(&["-f", "-", "--role", "KarpenterNodeRole", "--kubernetes-version", "1.33"], &document("d2_16"));
+    assert_eq!(said.status, Some(0), "{}", said.err);
+    let class = said.object("EC2NodeClass batch");
+    assert_eq!(
+        (&class["spec"]["role"], &class["spec"]["amiSelectorTerms"][0]["alias"]),
+        (&json!("KarpenterNodeRole"), &json!("al2023@latest"))
+    );
+}
+
+#[test]
+fn json_is_one_list_in_the_same_order() {
+    let said = convert_with(&[&["-f", "-", "-o", "json"], &INSTALLED[..]].concat(), &document("d3_7"));
+    let list: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!((&list["kind"], &list["items"]), (&json!("List"), &json!(convert(&document("d3_7")).objects())));
+}
+
+#[test]
+fn objects_of_v1_come_out_as_they_are_and_others_not_at_all() {
+    let lab = convert(&document("d3_7"));
+    let deployment = "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n";
+    let claim = "---\napiVersion: karpenter.sh/v1beta1\nkind: NodeClaim\nmetadata: {name: c1}\n";
+    let said = convert(&format!("{}{deployment}{claim}", lab.out));
+    assert_eq!((said.status, &said.out), (Some(0), &lab.out));
+    assert!(said.err.contains("Not converted (it is not of Karpenter): Deployment web"), "{}", said.err);
+    assert!(said.err.contains("NodeClaim c1"), "{}", said.err);
+}
+
+#[test]
+fn a_translated_pool_in_a_dump_is_released_whether_its_provisioner_is_there_or_not() {
+    let mut pool = convert(&document("d3_7")).object("NodePool lab");
+    pool["metadata"]["annotations"] = json!({"kerf.dev/translated-from": "provisioners.karpenter.sh/lab/1-2"});
+    pool["spec"]["disruption"]["budgets"] = json!([{"nodes": "10%"}]);
+    let alone = convert(&list(&[pool.clone()]));
+    assert_eq!(
+        alone.object("NodePool lab")["metadata"]["annotations"],
+        json!({"kerf.dev/released-from": "provisioners.karpenter.sh/lab"})
+    );
+    let both = convert(&format!("{}\n---\n{}", document("d3_7"), serde_norway::to_string(&pool).unwrap()));
+    assert_eq!((both.status, both.out), (Some(0), convert(&document("d3_7")).out));
+}
+
+#[test]
+fn two_objects_that_become_one_are_told() {
+    let class = convert(&document("d3_7")).object("EC2NodeClass lab");
+    let mut other = class.clone();
+    other["metadata"]["annotations"].take();
+    other["spec"]["tags"] = json!({"team": "other"});
+    let said = convert(&format!("{}\n---\n{}", document("d3_7"), serde_norway::to_string(&other).unwrap()));
+    assert_eq!(said.status, Some(2));
+    assert!(said.err.contains("another object of the input becomes the EC2NodeClass of that name"), "{}", said.err);
+}
+
+#[test]
+fn input_that_cannot_be_read_prints_nothing() {
+    for input in ["", "just words\n", "a: [\n", "- 1\n- 2\n"] {
+        let said = convert(input);
+        assert_eq!((said.status, said.out.as_str()), (Some(1), ""), "{input:?}: {}", said.err);
+        assert!(said.err.starts_with("kerf: "), "{input:?}: {}", said.err);
+    }
+    assert_eq!(convert_with(&["-f", "no/such/file.yaml"], "").status, Some(1));
+    assert_eq!(convert_with(&["--kubernetes-version", "next"], "").status, Some(1));
+    let unknown = document("d2_16").replace("v1alpha5", "v1alpha4");
+    let said = convert(&unknown);
+    assert_eq!((said.status, said.out.as_str()), (Some(2), ""));
+    assert!(said.err.contains("v1alpha5, v1alpha1, v1beta1 and v1 are"), "{}", said.err);
+}
