@@ -90,9 +90,10 @@ fn parse(file: &Path) -> Result<Crd> {
         Ok(value.with_context(|| format!("no {pointer}"))?.to_owned())
     };
     let versions = definition.pointer("/spec/versions").and_then(Value::as_array).context("no versions")?;
-    let mut served = versions.iter().filter(|version| version["served"] == true);
-    let (Some(version), None) = (served.next(), served.next()) else {
-        bail!("we expect exactly one served version");
+    // Older versions are converted to it.
+    let mut stored = versions.iter().filter(|version| version["storage"] == true && version["served"] == true);
+    let (Some(version), None) = (stored.next(), stored.next()) else {
+        bail!("we expect exactly one version that is stored, and it served");
     };
     Ok(Crd {
         file: file.to_owned(),

@@ -17,7 +17,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::kind::Kind;
-use crate::older::{TranslatedKind, older_crds_yaml, v1beta1};
+use crate::older::v1beta1;
 use crate::schema::Schema;
 
 /// Where an API server finds who converts between the versions of a kind.
@@ -70,11 +70,10 @@ pub fn write_crds(dir: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// What belongs into `deploy/crds`: names of files and what is in them. Those of older kinds come last.
+/// What belongs into `deploy/crds`: names of files and what is in them. Kinds that only [`crate::older::translate`] knows are not among them: as
+/// long as no duty of the operator acts on them, a cluster that took them would make people wait for nothing.
 pub fn crd_files() -> Vec<(String, String)> {
-    let current = Kind::ALL.iter().map(|kind| (crd_file_name(*kind), crd_yaml(&crd(*kind))));
-    let older = TranslatedKind::ALL.iter().map(|kind| (kind.crd_file_name(), older_crds_yaml(Some(*kind))));
-    current.chain(older).collect()
+    Kind::ALL.iter().map(|kind| (crd_file_name(*kind), crd_yaml(&crd(*kind)))).collect()
 }
 
 /// `karpenter.sh_nodepools.yaml`

@@ -164,6 +164,11 @@ impl Mirror {
     ///
     /// `source` says where it was found, such as `dump.yaml:120`.
     pub fn observe_value(&mut self, source: &str, value: Value) -> Seen {
+        // What was written for an older version of the API means what it is converted to.
+        let value = match kerf_api::older::to_current(&value) {
+            Some(Ok(current)) => current,
+            _ => value,
+        };
         let name = describe(&value);
         let api_version = value.get("apiVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
         let kind = value.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -193,8 +198,7 @@ impl Mirror {
             }
             Err(Unreadable::NotAnObject { message }) => (String::new(), message),
             Err(Unreadable::OtherVersion { known }) => {
-                let later =
-                    if api_version.starts_with("karpenter.sh/") { "; older versions are not read yet" } else { "" };
+                let later = if api_version.starts_with("karpenter.sh/") { "; so is v1beta1" } else { "" };
                 (
                     "apiVersion".to_owned(),
                     format!("{api_version} is not read, only {known}{later}; the object is left out"),

@@ -21,6 +21,8 @@ pub(crate) enum Part {
     Held,
     /// A thousand generated clusters, asked of Karpenter's scheduler and of ours (needs Go).
     Differential,
+    /// Ten thousand objects of each kind and version that upstream published, there and back (needs Go).
+    Conversions,
     /// Ten minutes of nonsense for each parser.
     Fuzz,
 }
@@ -79,24 +81,30 @@ impl Part {
 
     fn run(self) -> Result<Outcome> {
         match self {
-            Self::Seeds => test("kerf-simulation", "seeds", &[], &[("KERF_SEEDS_SECONDS", "1800")]),
+            Self::Seeds => test("kerf-simulation", &["--test", "seeds"], &[], &[("KERF_SEEDS_SECONDS", "1800")]),
             Self::Held if !has_go() => Ok(Outcome::Skipped(NO_GO.to_owned())),
-            Self::Held => test("kerf-e2e", "operator", &["held"], &[("KERF_LONG", "1")]),
+            Self::Held => test("kerf-e2e", &["--test", "operator"], &["held"], &[("KERF_LONG", "1")]),
             Self::Differential if !has_go() => Ok(Outcome::Skipped(NO_GO.to_owned())),
             Self::Differential => differential::long().map(|()| Outcome::Ran),
+            Self::Conversions if !has_go() => Ok(Outcome::Skipped(NO_GO.to_owned())),
+            Self::Conversions => {
+                let folders = published_crds()?;
+                let envs = [("KERF_PUBLISHED_CRDS", folders.as_str()), ("PROPTEST_CASES", "10000")];
+                test("kerf-api", &["--lib", "--features", "published"], &["published"], &envs)
+            }
             Self::Fuzz => fuzz::long().map(|()| Outcome::Ran),
         }
     }
 }
 
 /// A test program of ours, built with optimisation: it runs for long.
-fn test(package: &str, target: &str, words: &[&str], envs: &[(&str, &str)]) -> Result<Outcome> {
+fn test(package: &str, target: &[&str], words: &[&str], envs: &[(&str, &str)]) -> Result<Outcome> {
     let folder = toolbox::target_folder().join("tests");
     let skipped = folder.join("skipped-long");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     fs::write(&skipped, "").with_context(|| format!("cannot write {}", skipped.display()))?;
     let mut command = toolbox::cargo();
-    command.args(["test", "--locked", "--release", "--package", package, "--test", target, "--"]).args(words);
+    command.args(["test", "--locked", "--release", "--package", package]).args(target).arg("--").args(words);
     command.arg("--nocapture").envs(envs.iter().copied());
     let repeat = toolbox::typed(&command);
     command.env(kerf_e2e::skipped::FILE, &skipped).stdout(Stdio::piped());
@@ -120,6 +128,20 @@ fn judge(has_succeeded: bool, counts: &Counts) -> Result<Outcome> {
         None if counts.passed == 0 => bail!("no test ran"),
         None => Ok(Outcome::Ran),
     }
+}
+
+/// Folders with the CRDs that upstream published of v1beta1 and of both versions, separated by colons.
+fn published_crds() -> Result<String> {
+    let mut folders = Vec::new();
+    for module in ["github.com/aws/karpenter@v0.32.1", "github.com/aws/karpenter-provider-aws@v1.0.8"] {
+        let output =
+            Command::new("go").args(["mod", "download", "-json", module]).output().context("go does not start")?;
+        let told: serde_json::Value =
+            serde_json::from_slice(&output.stdout).context("go says something else than JSON")?;
+        let folder = told["Dir"].as_str().with_context(|| format!("{module} cannot be fetched: {}", told["Error"]))?;
+        folders.push(format!("{folder}/pkg/apis/crds"));
+    }
+    Ok(folders.join(":"))
 }
 
 fn has_go() -> bool {

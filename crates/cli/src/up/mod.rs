@@ -20,8 +20,8 @@ use anyhow::{Context, bail};
 use clock::PlaneClock;
 use kerf_cloud::CloudProvider;
 use kerf_cloud_sim::{Faults, SimCloud, SimOptions};
-use kerf_control_plane::ControlPlane;
 use kerf_control_plane::clock::Clock;
+use kerf_control_plane::{ControlPlane, Converter};
 use kerf_controllers::metrics::Metrics;
 use kerf_controllers::shell::{Bounds, Caller, Handle, Limits, Setup, Shell, serve};
 use kerf_controllers::{Gates, Operator, Options};
@@ -68,6 +68,10 @@ pub(crate) fn run(arguments: &UpArguments) -> anyhow::Result<()> {
         clock: clock.clone(),
         seed: arguments.seed,
         port: arguments.port,
+        // What the operator's webhook does on other clusters.
+        converter: Some(Converter::new(|object, api_version| {
+            kerf_api::older::convert(object, api_version).map_err(|error| error.to_string())
+        })),
         ..kerf_control_plane::Options::default()
     })
     .with_context(|| format!("cannot listen on port {} of loopback (try --port 0)", arguments.port))?;

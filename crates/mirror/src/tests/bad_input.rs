@@ -64,8 +64,8 @@ fn each_mistake_is_told_with_object_and_field_and_the_rest_goes_on() {
         ("{kind: Pod}".into(), "Pod without a name |  | it has no apiVersion".into()),
         ("just words".into(), "object without a name |  | it is not a mapping".into()),
         (
-            "{apiVersion: karpenter.sh/v1beta1, kind: NodePool, metadata: {name: old}}".into(),
-            "NodePool old | apiVersion | karpenter.sh/v1beta1 is not read, only v1; older versions are not read yet".into(),
+            "{apiVersion: karpenter.sh/v1alpha9, kind: NodePool, metadata: {name: old}}".into(),
+            "NodePool old | apiVersion | karpenter.sh/v1alpha9 is not read, only v1; so is v1beta1".into(),
         ),
         (
             "{apiVersion: example.com/v1, kind: Thing, metadata: {name: a}}\n---\n{apiVersion: example.com/v1, kind: Thing, metadata: {name: b}}".into(),

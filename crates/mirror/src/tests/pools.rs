@@ -133,3 +133,27 @@ fn what_an_api_server_would_refuse_or_drop_is_told() {
         assert!(!super::notes(&snapshot(&stored)).contains("an API server would"), "{story}: it has been through one");
     }
 }
+
+/// Dumps of clusters that have not moved to v1, and guides of that time.
+#[test]
+fn a_pool_of_v1beta1_means_what_it_is_converted_to() {
+    let picture = snapshot(
+        "
+apiVersion: karpenter.sh/v1beta1
+kind: NodePool
+metadata: {name: old}
+spec:
+  weight: 7
+  limits: {resources: {cpu: 500}}
+  template:
+    spec:
+      nodeClassRef: {apiVersion: g/v1beta1, kind: TestNodeClass, name: a}
+      requirements: [{key: example.com/team, operator: In, values: [blue]}]
+      kubelet: {maxPods: 20}
+",
+    );
+    let pool = &picture.pools[0];
+    assert_eq!((pool.name.0.as_ref(), pool.weight, &*pool.node_class.group), ("old", 7, "g"));
+    assert_eq!(pool.limits.to_string(), "cpu 500");
+    assert_eq!(notes(&picture), "");
+}
