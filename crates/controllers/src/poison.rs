@@ -45,8 +45,19 @@ pub fn think_without<T>(
         Err(defect) => defect,
     };
     let panics = |snapshot: &Snapshot| guarded(|| drop(think(snapshot))).is_err();
-    let (left, poison) =
-        without_pods(&snapshot, &panics).or_else(|| without_pool(&snapshot, &panics)).ok_or_else(|| defect.clone())?;
+    let pods = without_pods(&snapshot, &panics);
+    // That nobody is left proves nothing: a pool may be at fault that all of them could go to, and others may take them.
+    let (some_are_left, nobody_is) = match pods {
+        Some(found) if !found.0.pods.is_empty() => (Some(found), None),
+        other => (None, other),
+    };
+    // Without the only pool that sells anything nobody is thought about, whoever is at fault.
+    let sells = |pool: &&Pool| !pool.types.is_empty();
+    let may_be_a_pool = nobody_is.is_none() || snapshot.pools.iter().filter(sells).count() > 1;
+    let (left, poison) = some_are_left
+        .or_else(|| without_pool(&snapshot, &panics).filter(|_| may_be_a_pool))
+        .or(nobody_is)
+        .ok_or_else(|| defect.clone())?;
     let answer = guarded(|| think(&left))?;
     Ok((Without { answer, snapshot: Arc::new(left), poison }, Some(defect)))
 }
@@ -157,7 +168,7 @@ impl Quarantine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kerf_model::{DemandIdx, PendingPod};
+    use kerf_model::{DemandIdx, InstanceType, Labels, NodeClassRef, PendingPod, Readiness, Requirements, Resources};
     use std::cell::Cell;
 
     /// Of pods each of which needs something else.
@@ -217,6 +228,47 @@ mod tests {
         assert!(without.poison.iter().all(|poison| matches!(poison, Poison::Pod(_))) && defect.is_some());
         let (without, _) = think_without(with_demands(vec![7; 20]), poisoned).unwrap();
         assert_eq!((without.poison.len(), without.answer), (20, 0), "nobody else waits, and no pool is blamed");
+    }
+
+    #[test]
+    fn a_pool_is_at_fault_where_another_could_take_the_only_workload_that_waits() {
+        let type_of = |name: &str| {
+            Arc::new(InstanceType {
+                name: name.into(),
+                requirements: Requirements::new(),
+                offerings: Vec::new(),
+                capacity: Resources::new(),
+                overhead: Resources::new(),
+                attach_limits: BTreeMap::new(),
+            })
+        };
+        let pool = |name: &str| Pool {
+            name: PoolName(name.into()),
+            weight: 0,
+            labels: Labels::new(),
+            requirements: Requirements::new(),
+            taints: Vec::new(),
+            startup_taints: Vec::new(),
+            limits: Resources::new(),
+            in_use: Resources::new(),
+            node_class: NodeClassRef { group: "g".into(), kind: "k".into(), name: "n".into() },
+            types: Arc::from([type_of(name)]),
+            is_static: false,
+            readiness: Readiness::Ready,
+        };
+        let poisoned = |snapshot: &Snapshot| {
+            let is_open = snapshot.pools.iter().any(|pool| &*pool.name.0 == "bad" && !pool.types.is_empty());
+            assert!(!is_open || snapshot.pods.is_empty(), "planted");
+        };
+        let with_pools = |names: &[&str]| {
+            let pools = names.iter().map(|name| pool(name)).collect();
+            Arc::new(Snapshot { pools, ..(*with_demands(vec![0; 20])).clone() })
+        };
+        let (without, _) = think_without(with_pools(&["bad", "good"]), poisoned).unwrap();
+        assert_eq!(without.poison, [Poison::Pool(PoolName("bad".into()))]);
+        assert_eq!(without.snapshot.pods.len(), 20, "the good one takes them");
+        let (without, _) = think_without(with_pools(&["bad"]), poisoned).unwrap();
+        assert_eq!(without.poison.len(), 20, "nobody knows whose fault it is, and pods that come later are tried");
     }
 
     #[test]

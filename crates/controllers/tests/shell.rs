@@ -218,8 +218,11 @@ fn after_the_clock_was_set_back_nobody_waits_long_for_what_does_not_end() {
     let (mut sound, ticket) = operator();
     sound.work(UnixMillis(50_000));
     sound.wake(Wake::Done(ticket, Outcome::Api(Ok(json!({})))));
-    sound.work(UnixMillis(60_000));
+    let batch = sound.work(UnixMillis(80_000));
     assert!(!sound.must_restart(), "it has begun anew by itself");
+    let asked =
+        batch.errands.iter().any(|(_, errand)| matches!(errand, Errand::Api(call) if call.path.contains("nodeclaims")));
+    assert!(asked, "as one that has just come");
 }
 
 /// Orders one request at its first work.

@@ -4,6 +4,7 @@ use super::commands::Commands;
 use super::cost;
 use super::guards::Guards;
 use super::marks;
+use crate::guard::guarded;
 use crate::nominations::Nominations;
 use crate::world::World;
 use kerf_api::{NodeClaim, NodePool, labels};
@@ -211,7 +212,9 @@ fn can_buy(world: &World, cloud: &dyn CloudProvider, classes: &[NodeClassKind], 
         node_class: &node_class,
         class_object,
     };
-    cloud.instance_types(&ask).is_ok_and(|types| !types.is_empty())
+    // A class that brings a defect to light closes its own pools.
+    let types = guarded(|| cloud.instance_types(&ask));
+    types.is_ok_and(|types| types.is_ok_and(|types| !types.is_empty()))
 }
 
 #[cfg(test)]

@@ -147,7 +147,7 @@ impl Execution {
             }
             // A list of all pods that was asked for anyway says as much.
             Stage::Taking { method: Method::Emptiness, is_confirmed: false, .. }
-                if !desk.brake.has_agreed(Looks::Empty, claim) =>
+                if !desk.brake.has_just_agreed(Looks::Empty, claim, desk.now) =>
             {
                 desk.call(&key(LOOK, claim), write::get(PODS.on_node(&held.node)));
             }

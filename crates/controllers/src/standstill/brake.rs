@@ -10,7 +10,7 @@
 //! A memory only, and no judge of its own: who looks, says what looks how; [`super::Check`] asks. A restart forgets it, and then everything
 //! looks so anew.
 
-use crate::limits::{BRAKE_AGREED, BRAKE_NODES, BRAKE_PERCENT, BRAKE_WINDOW};
+use crate::limits::{BRAKE_AGREED, BRAKE_CATCH_UP, BRAKE_NODES, BRAKE_PERCENT, BRAKE_WINDOW};
 use crate::moment::after;
 use kerf_model::{Text, UnixMillis};
 use std::collections::BTreeMap;
@@ -139,9 +139,10 @@ impl Brake {
         self.looks.get(&looks).is_some_and(|it| it.suspects.contains_key(claim))
     }
 
-    /// Whether a fresh answer agreed lately that it looks so.
-    pub fn has_agreed(&self, looks: Looks, claim: &str) -> bool {
-        self.looks.get(&looks).is_some_and(|it| it.agreed.contains_key(claim))
+    /// Whether a fresh answer agreed just now that it looks so.
+    pub fn has_just_agreed(&self, looks: Looks, claim: &str, now: UnixMillis) -> bool {
+        let at = self.looks.get(&looks).and_then(|it| it.agreed.get(claim));
+        at.is_some_and(|at| now <= after(*at, BRAKE_CATCH_UP))
     }
 
     /// Why it is pulled; the first reason of several.

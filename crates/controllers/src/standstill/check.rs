@@ -89,14 +89,19 @@ impl Duty for Check {
     fn work(&mut self, desk: &mut Desk<'_>) -> Option<UnixMillis> {
         // What was asked and is not under way any more had an answer that nobody could take in: it is asked again.
         let is_weighing = self.pods.weighed_until.is_some();
-        self.asked.retain(|looks, _| desk.is_busy(looks.as_str()) || *looks == Looks::Empty && is_weighing);
+        let is_under_way = |looks: Looks| desk.is_busy(looks.as_str()) || looks == Looks::Empty && is_weighing;
+        let lost: Vec<Looks> = self.asked.keys().copied().filter(|looks| !is_under_way(*looks)).collect();
+        for looks in lost {
+            self.asked.remove(&looks);
+            self.queue.retry(looks, desk.now);
+        }
         for looks in Looks::ALL {
             if let Some(pulled) = desk.brake.pulled_by(looks)
                 && !self.asked.contains_key(&looks)
             {
                 match pulled.objection {
-                    None => self.queue.add(looks),
-                    Some(_) => self.queue.add_at(looks, UnixMillis(desk.now.0 + millis(BRAKE_AGAIN_MOST))),
+                    None if self.queue.n_failures(&looks) == 0 => self.queue.add(looks),
+                    _ => self.queue.add_at(looks, UnixMillis(desk.now.0 + millis(BRAKE_AGAIN_MOST))),
                 }
             }
         }
