@@ -155,7 +155,11 @@ fn a_claim_whose_node_is_denied_is_deleted_when_its_time_to_register_is_over(sta
         stage.client.post(&format!("{NODES}?dryRun=All"), &unwelcome).unwrap().status == 422
     });
 
-    add_claim(stage, |claim| claim["metadata"]["labels"] = labels.clone());
+    // As one of an operator before: of its own claims an operator knows by its own clock since when it has worked on them.
+    add_claim(stage, |claim| {
+        claim["metadata"]["labels"] = labels.clone();
+        claim["metadata"]["finalizers"] = json!(["karpenter.sh/termination"]);
+    });
     stage.wait_for("the claim to be launched", || is_true(&stage.read(&path(stage)), "Launched"));
     stage.wait_for("the node to be denied", || stage.operator().said().contains("denied request"));
     stage.wait_for("the claim to look older than its time to register", || {
