@@ -5,7 +5,7 @@
 
 use super::alpha;
 use super::gather::{Found, Sorted};
-use super::made::Made;
+use super::made::{self, Made};
 use kerf_api::Kind;
 use kerf_api::labels::KUBELET_CONVERSION;
 use kerf_api::older::marks::{self, RELEASED_FROM};
@@ -13,7 +13,7 @@ use kerf_api::older::{self, class_name_of_template, v1beta1};
 use serde_json::{Map, Value, json};
 
 /// An object on its way.
-struct Current<'a> {
+pub(super) struct Current<'a> {
     from: &'a Found,
     /// In v1.
     object: Value,
@@ -26,31 +26,76 @@ impl Current<'_> {
     fn is_named(&self, name: &str) -> bool {
         self.object["metadata"]["name"] == name
     }
+
+    /// Whether it comes out just like that other object.
+    pub(super) fn is_printed_as(&self, other: &Value) -> bool {
+        !self.is_left_out && made::cleaned(&self.object) == made::cleaned(other)
+    }
 }
 
-pub(super) fn convert(input: &Sorted, made: &mut Made) {
+/// Adds the classes and what is of no concern. What comes back are the pools.
+pub(super) fn convert_classes<'a>(input: &'a Sorted, made: &mut Made) -> Vec<Current<'a>> {
     for (kind, found) in &input.others {
-        made.add(found, *kind, &found.value);
-    }
-    let mut classes = current(Kind::Ec2NodeClass, &input.classes, input, made);
-    let mut pools = current(Kind::NodePool, &input.pools, input, made);
-    let derived = settle_kubelets(&mut classes, &mut pools, made);
-    for (kind, list) in [(Kind::Ec2NodeClass, classes), (Kind::Ec2NodeClass, derived), (Kind::NodePool, pools)] {
-        for one in list.into_iter().filter(|one| !one.is_left_out) {
-            made.add(one.from, kind, &one.object);
+        if has_spec(found, made) {
+            made.add(found, *kind, &found.value);
         }
     }
+    let mut classes = current(Kind::Ec2NodeClass, &input.classes, input, made);
+    // Who is of the right group goes first.
+    classes.sort_by_key(|class| class.from.is_alias());
+    let mut pools = current(Kind::NodePool, &input.pools, input, made);
+    let derived = settle_kubelets(&mut classes, &mut pools, made);
+    for class in classes.iter().chain(&derived).filter(|class| !class.is_left_out) {
+        if class.from.is_alias() {
+            made.add_translated(class.from, Kind::Ec2NodeClass, &class.object, input);
+        } else {
+            made.add(class.from, Kind::Ec2NodeClass, &class.object);
+        }
+    }
+    pools
+}
+
+/// A pool is of use with the class that it means, and with no other.
+pub(super) fn add_pools(pools: Vec<Current<'_>>, input: &Sorted, made: &mut Made) {
+    for pool in pools.into_iter().filter(|pool| !pool.is_left_out) {
+        match why_without_class(&pool, input, made) {
+            Some(message) => {
+                let name = format!("{:?}", class_of(&pool.object));
+                made.refuse(pool.from, "spec.template.spec.nodeClassRef.name", &name, &message);
+            }
+            None => drop(made.add(pool.from, Kind::NodePool, &pool.object)),
+        }
+    }
+}
+
+/// Why the class that a pool names is not the one that it means; nothing where it is, or where the input does not know that name.
+fn why_without_class(pool: &Current<'_>, input: &Sorted, made: &Made) -> Option<String> {
+    let name = class_of(&pool.object);
+    if name.is_empty() || made.has_class_from(name, pool.from) || made.has(Kind::NodePool, &pool.object) {
+        return None;
+    }
+    let mut meant = input.classes.iter().filter(|class| class.name() == name).peekable();
+    if meant.peek().is_some() {
+        let is_made = meant.any(|class| made.has_class_from(name, input.maker(&class.value).unwrap_or(class)));
+        return (!is_made).then(|| "the EC2NodeClass of that name is left out, and the pool with it".to_owned());
+    }
+    made.class_source(name).map(|who| {
+        format!("{who} becomes an EC2NodeClass of that name, which may not be the one that is meant; give that along")
+    })
 }
 
 /// Each of them in v1. What no API server would take is told and left out.
 fn current<'a>(kind: Kind, list: &'a [Found], input: &Sorted, made: &mut Made) -> Vec<Current<'a>> {
     let mut converted = Vec::new();
     for from in list {
-        if is_made_again(&from.value, input) {
+        if input.makes_again(&from.value) {
             continue;
         }
         if from.is_alias() {
             converted.push(meant_by(from, made));
+            continue;
+        }
+        if !has_spec(from, made) {
             continue;
         }
         let is_of_v1 = from.value["apiVersion"] == kind.api_version();
@@ -76,6 +121,15 @@ fn current<'a>(kind: Kind, list: &'a [Found], input: &Sorted, made: &mut Made) -
     converted
 }
 
+/// Objects of v1 come out as they are, but one that no API server would take for an object is told.
+fn has_spec(from: &Found, made: &mut Made) -> bool {
+    let odd = from.value.get("spec").filter(|spec| !spec.is_object());
+    if let Some(odd) = odd {
+        made.refuse(from, "spec", &odd.to_string(), "an object would do");
+    }
+    odd.is_none()
+}
+
 /// The class that one of `compute.k8s.aws` means.
 fn meant_by<'a>(from: &'a Found, made: &mut Made) -> Current<'a> {
     let translation = older::translate_alias(&from.value);
@@ -83,18 +137,6 @@ fn meant_by<'a>(from: &'a Found, made: &mut Made) -> Current<'a> {
     let object = translation.node_class.map(|class| alpha::released(class, Some(from))).unwrap_or_default();
     alpha::tell(translation.warnings, translation.refusals, &[from], made);
     Current { from, object, kubelet: None, is_left_out }
-}
-
-/// Whether it is what a translation made of another object of the input, which is translated afresh.
-fn is_made_again(object: &Value, input: &Sorted) -> bool {
-    let Some(origin) = marks::origin(object) else { return false };
-    let is_it = |found: &Found| found.name() == origin.name;
-    match origin.resource.split('.').next() {
-        Some("provisioners") => input.provisioners.iter().any(is_it),
-        Some("awsnodetemplates") => input.templates.iter().any(is_it),
-        Some("ec2nodeclassaliases") => input.classes.iter().any(|found| is_it(found) && found.is_alias()),
-        _ => false,
-    }
 }
 
 /// Says what is wrong with it; whether it can be used.
