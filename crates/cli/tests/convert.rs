@@ -431,3 +431,70 @@ fn an_object_of_v1_whose_spec_is_none_is_refused() {
         assert!(said.err.contains(&format!("EC2NodeClass workers: spec: found {found}; an object")), "{}", said.err);
     }
 }
+
+#[test]
+fn kubelet_settings_of_v1beta1_are_fitted_to_the_family_of_their_class() {
+    let mut class: Value = serde_norway::from_str(&document("d0_54")).unwrap();
+    class["spec"]["amiFamily"] = json!("Bottlerocket");
+    let kubelet = json!({"podsPerCore": 2, "clusterDNS": ["10.0.0.1", "10.0.0.2"], "systemReserved": {"cpu": 1}});
+    let said = convert(&list(&[pool_with_kubelet("a", &kubelet), class]));
+    assert_eq!(said.status, Some(0), "{}", said.err);
+    assert_eq!(
+        said.object("EC2NodeClass workers")["spec"]["kubelet"],
+        json!({"clusterDNS": ["10.0.0.1"], "systemReserved": {"cpu": "1"}})
+    );
+    let warning = "NodePool a: spec.template.spec.kubelet.podsPerCore: Bottlerocket never had this setting";
+    assert!(said.err.contains(warning), "{}", said.err);
+}
+
+#[test]
+fn kubelet_settings_of_a_pool_that_is_left_out_are_nobody_s() {
+    let mut class: Value = serde_norway::from_str(&document("d0_54")).unwrap();
+    let mut broken = pool_with_kubelet("b", &json!({"maxPods": 110}));
+    broken["spec"]["weight"] = json!(1000);
+    let said = convert(&list(&[pool_with_kubelet("a", &json!({"maxPods": 20})), broken, class.clone()]));
+    assert_eq!(said.titles(), ["EC2NodeClass workers", "NodePool a"], "{}", said.err);
+    assert_eq!(said.object("EC2NodeClass workers")["spec"]["kubelet"], json!({"maxPods": 20}));
+
+    let mut kwok = pool_with_kubelet("a", &json!({"maxPods": 20}));
+    kwok["spec"]["template"]["spec"]["nodeClassRef"] = json!({"kind": "KWOKNodeClass", "name": "workers"});
+    let said = convert(&list(&[kwok, class.take()]));
+    assert_eq!((said.status, said.titles()), (Some(2), vec!["EC2NodeClass workers".to_owned()]), "{}", said.err);
+    let message = "these belong to the class now, and KWOKNodeClass has none; take them out";
+    assert!(said.err.contains(message), "{}", said.err);
+}
+
+#[test]
+fn an_annotation_about_the_kubelet_counts_where_the_class_says_nothing() {
+    let mut class = convert(&document("d0_54")).object("EC2NodeClass workers");
+    let pool = json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodePool",
+        "metadata": {
+            "name": "a", "annotations": {"compatibility.karpenter.sh/v1beta1-kubelet-conversion": r#"{"maxPods":20}"#},
+        },
+        "spec": {"template": {"spec": {
+            "requirements": [], "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "workers"},
+        }}},
+    });
+    let said = convert(&list(&[pool.clone(), class.clone()]));
+    assert_eq!(said.object("EC2NodeClass workers")["spec"]["kubelet"], json!({"maxPods": 20}));
+    class["spec"]["kubelet"] = json!({"maxPods": 30});
+    let said = convert(&list(&[pool, class]));
+    assert_eq!((said.status, said.titles().len()), (Some(0), 2), "{}", said.err);
+    assert_eq!(said.object("EC2NodeClass workers")["spec"]["kubelet"], json!({"maxPods": 30}));
+    assert!(said.err.contains("EC2NodeClass workers has kubelet settings of its own, and those count"), "{}", said.err);
+}
+
+#[test]
+fn who_moves_kubelet_settings_is_told_that_nodes_may_be_replaced() {
+    let mut class: Value = serde_norway::from_str(&document("d0_54")).unwrap();
+    let (few, many) = (json!({"maxPods": 20}), json!({"maxPods": 110}));
+    let drift = "nodes of this pool may be replaced";
+    let moved = convert(&list(&[pool_with_kubelet("a", &few), class.clone()]));
+    assert_eq!(moved.err.matches(drift).count(), 1, "{}", moved.err);
+    let derived = convert(&list(&[pool_with_kubelet("a", &few), pool_with_kubelet("b", &many), class.clone()]));
+    assert_eq!(derived.err.matches(drift).count(), 2, "{}", derived.err);
+    class = moved.object("EC2NodeClass workers");
+    let same = convert(&list(&[pool_with_kubelet("a", &few), class]));
+    assert_eq!((same.status, same.err.as_str()), (Some(0), ""), "the class had them before");
+}
