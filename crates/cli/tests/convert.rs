@@ -325,7 +325,9 @@ fn two_objects_that_become_one_are_told() {
     other["spec"]["tags"] = json!({"team": "other"});
     let said = convert(&format!("{}\n---\n{}", document("d3_7"), serde_norway::to_string(&other).unwrap()));
     assert_eq!(said.status, Some(2));
-    assert!(said.err.contains("another object of the input becomes the EC2NodeClass of that name"), "{}", said.err);
+    assert!(said.err.contains("stdin:19 has an EC2NodeClass of that name, and that one counts"), "{}", said.err);
+    assert_eq!(said.titles(), ["EC2NodeClass lab"], "the pool does not go by a class that it does not mean");
+    assert_eq!(said.object("EC2NodeClass lab")["spec"], other["spec"]);
 }
 
 #[test]
@@ -341,4 +343,158 @@ fn input_that_cannot_be_read_prints_nothing() {
     let said = convert(&unknown);
     assert_eq!((said.status, said.out.as_str()), (Some(2), ""));
     assert!(said.err.contains("v1alpha5, v1alpha1, v1beta1 and v1 are"), "{}", said.err);
+}
+
+#[test]
+fn what_somebody_wrote_in_v1_or_v1beta1_wins_over_a_translation() {
+    let mut pool = convert(&document("d3_7")).object("NodePool lab");
+    pool["metadata"]["annotations"].take();
+    pool["spec"]["limits"] = json!({"cpu": "7"});
+    let said = convert(&format!("{}\n---\n{}", document("d3_7"), serde_norway::to_string(&pool).unwrap()));
+    assert_eq!((said.status, said.titles()), (Some(2), vec!["NodePool lab".to_owned()]), "{}", said.err);
+    assert_eq!(said.object("NodePool lab")["spec"], pool["spec"]);
+    assert!(said.err.contains("Provisioner lab: metadata.name: found \"lab\""), "{}", said.err);
+    assert!(said.err.contains("has a NodePool of that name, and that one counts"), "{}", said.err);
+    let printed = convert(&document("d3_7")).object("NodePool lab");
+    let same = convert(&format!("{}\n---\n{}", document("d3_7"), serde_norway::to_string(&printed).unwrap()));
+    assert_eq!((same.status, same.out), (Some(0), convert(&document("d3_7")).out), "who agrees is one");
+
+    let class: Value = serde_norway::from_str(&document("d0_54")).unwrap();
+    let mut template = template();
+    template["metadata"]["name"] = json!("workers");
+    let user = provisioner("p", &json!({"providerRef": {"name": "workers"}}));
+    let said = convert(&list(&[user, template, class.clone()]));
+    assert_eq!((said.status, said.titles()), (Some(2), vec!["EC2NodeClass workers".to_owned()]), "{}", said.err);
+    assert_eq!(said.object("EC2NodeClass workers"), convert(&list(&[class])).object("EC2NodeClass workers"));
+    assert!(said.err.contains("AWSNodeTemplate workers: metadata.name: found \"workers\""), "{}", said.err);
+    assert!(said.err.contains("Provisioner p: spec.providerRef.name"), "{}", said.err);
+}
+
+#[test]
+fn a_pool_is_printed_only_with_the_class_that_it_means() {
+    let mut template = template();
+    template["metadata"]["name"] = json!("batch");
+    let gpu = list(&[provisioner("gpu", &json!({"providerRef": {"name": "batch"}})), template.clone()]);
+    let said = convert(&format!("{}\n---\n{gpu}", document("d2_16")));
+    assert_eq!(said.status, Some(2));
+    assert_eq!(said.titles(), ["EC2NodeClass batch", "NodePool batch"], "{}", said.err);
+    assert!(said.err.contains("Provisioner gpu: spec.providerRef.name: found \"batch\""), "{}", said.err);
+
+    let mut ubuntu: Value = serde_norway::from_str(&document("d0_54")).unwrap();
+    ubuntu["spec"]["amiFamily"] = json!("Ubuntu");
+    ubuntu["spec"].as_object_mut().unwrap().remove("amiSelectorTerms");
+    let mut plain = pool_with_kubelet("a", &json!({}));
+    plain["spec"]["template"]["spec"].as_object_mut().unwrap().remove("kubelet");
+    let said = convert(&list(&[plain.clone(), ubuntu]));
+    assert_eq!((said.status, said.out.as_str()), (Some(2), ""), "{}", said.err);
+    assert!(said.err.contains("NodePool a: spec.template.spec.nodeClassRef.name: found \"workers\""), "{}", said.err);
+
+    let alone = convert(&list(&[plain.clone()]));
+    assert_eq!((alone.status, alone.titles()), (Some(0), vec!["NodePool a".to_owned()]), "its class is elsewhere");
+
+    template["metadata"]["name"] = json!("workers");
+    let said = convert(&list(&[plain.clone(), template.clone()]));
+    assert_eq!(said.titles(), ["EC2NodeClass workers"]);
+    assert!(said.err.contains("AWSNodeTemplate workers becomes an EC2NodeClass of that name"), "{}", said.err);
+    let mut made = convert(&list(&[template.clone()])).object("EC2NodeClass workers");
+    made["metadata"]["annotations"] =
+        json!({"kerf.dev/translated-from": "awsnodetemplates.karpenter.k8s.aws/workers/1"});
+    let said = convert(&list(&[plain, template, made]));
+    assert_eq!(said.titles(), ["EC2NodeClass workers", "NodePool a"], "{}", said.err);
+}
+
+#[test]
+fn a_string_stays_a_string_where_kubectl_reads_it() {
+    let words = ["on", "off", "y", "n", "yes", "no", "1_000", "12_3.5", "0o7", "0b1"];
+    let labels: serde_json::Map<String, Value> =
+        words.iter().flat_map(|word| [((*word).to_owned(), json!("a")), (format!("of-{word}"), json!(word))]).collect();
+    let mut template = template();
+    template["spec"]["tags"] = json!({"1:30": "1:30"});
+    let said = convert(&list(&[provisioner("p", &json!({"labels": labels})), template]));
+    assert!(said.out.contains("'1:30': '1:30'\n"), "{}", said.out);
+    for word in words {
+        assert!(said.out.contains(&format!("'{word}': a\n")), "{word}: {}{}", said.out, said.err);
+        assert!(said.out.contains(&format!("of-{word}: '{word}'\n")), "{word}: {}", said.out);
+    }
+}
+
+#[test]
+fn an_object_of_v1_whose_spec_is_none_is_refused() {
+    let mut pool = pool_with_kubelet("a", &json!({}));
+    pool["spec"]["template"]["spec"]["kubelet"] = json!({"maxPods": 20});
+    for (spec, found) in [(json!("x"), "\"x\""), (json!(3), "3"), (json!([1]), "[1]"), (json!(null), "null")] {
+        let class = json!({
+            "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": "workers"}, "spec": spec,
+        });
+        let said = convert(&list(&[pool.clone(), class]));
+        assert_eq!((said.status, said.out.as_str()), (Some(2), ""), "{}", said.err);
+        assert!(said.err.contains(&format!("EC2NodeClass workers: spec: found {found}; an object")), "{}", said.err);
+    }
+}
+
+#[test]
+fn kubelet_settings_of_v1beta1_are_fitted_to_the_family_of_their_class() {
+    let mut class: Value = serde_norway::from_str(&document("d0_54")).unwrap();
+    class["spec"]["amiFamily"] = json!("Bottlerocket");
+    let kubelet = json!({"podsPerCore": 2, "clusterDNS": ["10.0.0.1", "10.0.0.2"], "systemReserved": {"cpu": 1}});
+    let said = convert(&list(&[pool_with_kubelet("a", &kubelet), class]));
+    assert_eq!(said.status, Some(0), "{}", said.err);
+    assert_eq!(
+        said.object("EC2NodeClass workers")["spec"]["kubelet"],
+        json!({"clusterDNS": ["10.0.0.1"], "systemReserved": {"cpu": "1"}})
+    );
+    let warning = "NodePool a: spec.template.spec.kubelet.podsPerCore: Bottlerocket never had this setting";
+    assert!(said.err.contains(warning), "{}", said.err);
+}
+
+#[test]
+fn kubelet_settings_of_a_pool_that_is_left_out_are_nobody_s() {
+    let mut class: Value = serde_norway::from_str(&document("d0_54")).unwrap();
+    let mut broken = pool_with_kubelet("b", &json!({"maxPods": 110}));
+    broken["spec"]["weight"] = json!(1000);
+    let said = convert(&list(&[pool_with_kubelet("a", &json!({"maxPods": 20})), broken, class.clone()]));
+    assert_eq!(said.titles(), ["EC2NodeClass workers", "NodePool a"], "{}", said.err);
+    assert_eq!(said.object("EC2NodeClass workers")["spec"]["kubelet"], json!({"maxPods": 20}));
+
+    let mut kwok = pool_with_kubelet("a", &json!({"maxPods": 20}));
+    kwok["spec"]["template"]["spec"]["nodeClassRef"] = json!({"kind": "KWOKNodeClass", "name": "workers"});
+    let said = convert(&list(&[kwok, class.take()]));
+    assert_eq!((said.status, said.titles()), (Some(2), vec!["EC2NodeClass workers".to_owned()]), "{}", said.err);
+    let message = "these belong to the class now, and KWOKNodeClass has none; take them out";
+    assert!(said.err.contains(message), "{}", said.err);
+}
+
+#[test]
+fn an_annotation_about_the_kubelet_counts_where_the_class_says_nothing() {
+    let mut class = convert(&document("d0_54")).object("EC2NodeClass workers");
+    let pool = json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodePool",
+        "metadata": {
+            "name": "a", "annotations": {"compatibility.karpenter.sh/v1beta1-kubelet-conversion": r#"{"maxPods":20}"#},
+        },
+        "spec": {"template": {"spec": {
+            "requirements": [], "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "workers"},
+        }}},
+    });
+    let said = convert(&list(&[pool.clone(), class.clone()]));
+    assert_eq!(said.object("EC2NodeClass workers")["spec"]["kubelet"], json!({"maxPods": 20}));
+    class["spec"]["kubelet"] = json!({"maxPods": 30});
+    let said = convert(&list(&[pool, class]));
+    assert_eq!((said.status, said.titles().len()), (Some(0), 2), "{}", said.err);
+    assert_eq!(said.object("EC2NodeClass workers")["spec"]["kubelet"], json!({"maxPods": 30}));
+    assert!(said.err.contains("EC2NodeClass workers has kubelet settings of its own, and those count"), "{}", said.err);
+}
+
+#[test]
+fn who_moves_kubelet_settings_is_told_that_nodes_may_be_replaced() {
+    let mut class: Value = serde_norway::from_str(&document("d0_54")).unwrap();
+    let (few, many) = (json!({"maxPods": 20}), json!({"maxPods": 110}));
+    let drift = "nodes of this pool may be replaced";
+    let moved = convert(&list(&[pool_with_kubelet("a", &few), class.clone()]));
+    assert_eq!(moved.err.matches(drift).count(), 1, "{}", moved.err);
+    let derived = convert(&list(&[pool_with_kubelet("a", &few), pool_with_kubelet("b", &many), class.clone()]));
+    assert_eq!(derived.err.matches(drift).count(), 2, "{}", derived.err);
+    class = moved.object("EC2NodeClass workers");
+    let same = convert(&list(&[pool_with_kubelet("a", &few), class]));
+    assert_eq!((same.status, same.err.as_str()), (Some(0), ""), "the class had them before");
 }

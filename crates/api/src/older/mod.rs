@@ -47,7 +47,7 @@ use crate::schema::{self, Schema};
 use lost::{Lost, View};
 
 pub use translate::{
-    Refusal, Translation, TranslationSettings, Warning, class_name_of_template, template_name, translate,
+    Refusal, Translation, TranslationSettings, Warning, class_name_of_template, fit_kubelet, template_name, translate,
     translate_alias, translate_template,
 };
 pub use translated::{TranslatedKind, older_crds, older_crds_yaml};

@@ -1,5 +1,6 @@
 //! Provisioners and AWSNodeTemplates, released from themselves.
 
+use super::beta::Current;
 use super::gather::{Found, Sorted};
 use super::made::{Made, Said};
 use kerf_api::Kind;
@@ -9,8 +10,24 @@ use kerf_api::older::{
 };
 use serde_json::{Value, json};
 
-pub(super) fn convert(input: &Sorted, settings: &TranslationSettings, made: &mut Made) {
+/// The pool of a Provisioner, on its way.
+pub(super) struct Translated<'a> {
+    from: &'a Found,
+    pool: Value,
+    template: Option<&'a Found>,
+    /// Where the class is the template's own: made when all Provisioners have been seen.
+    is_shared: bool,
+}
+
+/// Adds the classes. What comes back are the pools whose class, if it is theirs alone, was made.
+pub(super) fn convert_classes<'a>(
+    input: &'a Sorted,
+    current: &[Current<'_>],
+    settings: &TranslationSettings,
+    made: &mut Made,
+) -> Vec<Translated<'a>> {
     let mut uses = Vec::new();
+    let mut pools = Vec::new();
     for provisioner in &input.provisioners {
         let named = template_name(&provisioner.value);
         let template = named.and_then(|name| input.templates.iter().find(|template| template.name() == name));
@@ -21,11 +38,19 @@ pub(super) fn convert(input: &Sorted, settings: &TranslationSettings, made: &mut
         let class_name = node_class.as_ref().and_then(|class| class["metadata"]["name"].as_str()).map(str::to_owned);
         let is_shared = template.is_some_and(|template| class_name.as_deref() == Some(template.name()));
         uses.extend(named.map(|name| (name, is_shared)));
-        // The class first: a pool without its class is of no use. A shared one comes with its template, below.
-        let own = node_class.filter(|_| may_launch && !is_shared);
-        let has_class = own.is_none_or(|class| made.add(provisioner, Kind::Ec2NodeClass, &released(class, None)));
-        if let Some(pool) = node_pool.filter(|_| may_launch && has_class) {
-            made.add(provisioner, Kind::NodePool, &released(pool, Some(provisioner)));
+        let Some(pool) = node_pool.filter(|_| may_launch).map(|pool| released(pool, Some(provisioner))) else {
+            continue;
+        };
+        if let Some(holder) = input.holder(Kind::NodePool, provisioner.name())
+            && !current.iter().any(|other| other.is_printed_as(&pool))
+        {
+            made.refuse_held(provisioner, Kind::NodePool, holder);
+            continue;
+        }
+        // A shared one comes with its template, below.
+        let own = node_class.filter(|_| !is_shared).map(|class| released(class, None));
+        if own.is_none_or(|class| made.add_translated(provisioner, Kind::Ec2NodeClass, &class, input)) {
+            pools.push(Translated { from: provisioner, pool, template, is_shared });
         }
     }
     for template in &input.templates {
@@ -38,7 +63,21 @@ pub(super) fn convert(input: &Sorted, settings: &TranslationSettings, made: &mut
         let may_launch = translation.may_launch();
         tell(translation.warnings, translation.refusals, &[template], made);
         if let Some(class) = translation.node_class.filter(|_| may_launch) {
-            made.add(template, Kind::Ec2NodeClass, &released(class, Some(template)));
+            made.add_translated(template, Kind::Ec2NodeClass, &released(class, Some(template)), input);
+        }
+    }
+    pools
+}
+
+/// A pool whose class went to somebody else of that name is left out: its nodes would be another's.
+pub(super) fn add_pools(pools: Vec<Translated<'_>>, made: &mut Made) {
+    for Translated { from, pool, template, is_shared } in pools {
+        match template.filter(|template| is_shared && !made.has_class_from(template.name(), template)) {
+            Some(template) => {
+                let message = "the EC2NodeClass of this AWSNodeTemplate is left out, and the pool with it";
+                made.refuse(from, "spec.providerRef.name", &format!("{:?}", template.name()), message);
+            }
+            None => drop(made.add(from, Kind::NodePool, &pool)),
         }
     }
 }

@@ -4,6 +4,7 @@ use super::made::Made;
 use crate::input::{Sink, Trouble};
 use kerf_api::Kind;
 use kerf_api::older::TranslatedKind;
+use kerf_api::older::marks;
 use serde_json::Value;
 
 /// An object of the input.
@@ -98,6 +99,31 @@ impl Gathered {
             }
         }
         sorted
+    }
+}
+
+impl Sorted {
+    /// Whether it is what a translation made of another object of the input, which is translated afresh.
+    pub(super) fn makes_again(&self, object: &Value) -> bool {
+        self.maker(object).is_some()
+    }
+
+    /// The object of the input that a translated one follows.
+    pub(super) fn maker(&self, object: &Value) -> Option<&Found> {
+        let origin = marks::origin(object)?;
+        let is_it = |found: &&Found| found.name() == origin.name;
+        match origin.resource.split('.').next() {
+            Some("provisioners") => self.provisioners.iter().find(is_it),
+            Some("awsnodetemplates") => self.templates.iter().find(is_it),
+            Some("ec2nodeclassaliases") => self.classes.iter().find(|found| is_it(found) && found.is_alias()),
+            _ => None,
+        }
+    }
+
+    /// The NodePool or EC2NodeClass that somebody wrote in v1 or v1beta1 under a name, which no translation may take.
+    pub(super) fn holder(&self, kind: Kind, name: &str) -> Option<&Found> {
+        let list = if kind == Kind::NodePool { &self.pools } else { &self.classes };
+        list.iter().find(|found| found.name() == name && !found.is_alias() && !self.makes_again(&found.value))
     }
 }
 

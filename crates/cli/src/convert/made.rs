@@ -1,6 +1,6 @@
 //! What came out, and what is said about it.
 
-use super::gather::Found;
+use super::gather::{Found, Sorted};
 use kerf_api::older::{self, Refusal, Warning, marks};
 use kerf_api::{Kind, labels};
 use serde_json::{Map, Value};
@@ -14,7 +14,9 @@ pub(super) struct Said<T> {
 
 #[derive(Default)]
 pub(super) struct Made {
-    objects: BTreeMap<(Rank, String, String), Value>,
+    objects: BTreeMap<Key, Value>,
+    /// By the name of each EC2NodeClass, the objects of the input that became it.
+    class_sources: BTreeMap<String, Vec<String>>,
     pub(super) refusals: Vec<Said<Refusal>>,
     pub(super) warnings: Vec<Said<Warning>>,
     /// By reason, what is not in the output and need not be.
@@ -23,6 +25,7 @@ pub(super) struct Made {
 
 /// Classes come before the pools that name them.
 type Rank = usize;
+type Key = (Rank, String, String);
 const RANKS: [Kind; 6] =
     [Kind::Ec2NodeClass, Kind::KwokNodeClass, Kind::NodePool, Kind::NodeOverlay, Kind::CapacityBuffer, Kind::NodeClaim];
 
@@ -31,9 +34,7 @@ impl Made {
     /// other one is told.
     pub(super) fn add(&mut self, from: &Found, kind: Kind, object: &Value) -> bool {
         let object = cleaned(object);
-        let text = |name: &str| object["metadata"][name].as_str().unwrap_or_default().to_owned();
-        let rank = RANKS.iter().position(|ranked| *ranked == kind).unwrap_or(RANKS.len());
-        let key = (rank, text("namespace"), text("name"));
+        let key = key(kind, &object);
         if self.objects.get(&key).is_some_and(|there| *there != object) {
             let message = format!(
                 "another object of the input becomes the {} of that name, too; rename one of them",
@@ -42,8 +43,47 @@ impl Made {
             self.refuse(from, "metadata.name", &format!("{:?}", key.2), &message);
             return false;
         }
+        if kind == Kind::Ec2NodeClass {
+            self.class_sources.entry(key.2.clone()).or_default().push(from.title());
+        }
         self.objects.insert(key, object);
         true
+    }
+
+    /// Like [`Self::add`], for what a translation made; it gives way to who holds the name in the input.
+    pub(super) fn add_translated(&mut self, from: &Found, kind: Kind, object: &Value, input: &Sorted) -> bool {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        match input.holder(kind, name) {
+            Some(holder) if !self.has(kind, object) => {
+                self.refuse_held(from, kind, holder);
+                false
+            }
+            _ => self.add(from, kind, object),
+        }
+    }
+
+    pub(super) fn refuse_held(&mut self, from: &Found, kind: Kind, holder: &Found) {
+        let message = format!(
+            "{} has {} {} of that name, and that one counts; rename one of them, or convert without the other",
+            holder.source,
+            if kind == Kind::Ec2NodeClass { "an" } else { "a" },
+            kind.name()
+        );
+        self.refuse(from, "metadata.name", &format!("{:?}", holder.name()), &message);
+    }
+
+    /// Whether just this is printed already.
+    pub(super) fn has(&self, kind: Kind, object: &Value) -> bool {
+        self.objects.get(&key(kind, object)) == Some(&cleaned(object))
+    }
+
+    /// The object of the input that became an EC2NodeClass of that name.
+    pub(super) fn class_source(&self, name: &str) -> Option<&str> {
+        self.class_sources.get(name)?.first().map(String::as_str)
+    }
+
+    pub(super) fn has_class_from(&self, name: &str, source: &Found) -> bool {
+        self.class_sources.get(name).is_some_and(|titles| titles.contains(&source.title()))
     }
 
     pub(super) fn refuse(&mut self, from: &Found, path: &str, found: &str, message: &str) {
@@ -86,6 +126,12 @@ impl Made {
     }
 }
 
+fn key(kind: Kind, object: &Value) -> Key {
+    let text = |name: &str| object["metadata"][name].as_str().unwrap_or_default().to_owned();
+    let rank = RANKS.iter().position(|ranked| *ranked == kind).unwrap_or(RANKS.len());
+    (rank, text("namespace"), text("name"))
+}
+
 /// Annotations that a server, an operator or an earlier conversion keeps for itself.
 const KEPT_BY_OTHERS: [&str; 13] = [
     "kubectl.kubernetes.io/last-applied-configuration",
@@ -104,7 +150,7 @@ const KEPT_BY_OTHERS: [&str; 13] = [
 ];
 
 /// The object as somebody would have written it.
-fn cleaned(object: &Value) -> Value {
+pub(super) fn cleaned(object: &Value) -> Value {
     let mut clean = Map::new();
     for (name, field) in object.as_object().into_iter().flatten() {
         match name.as_str() {

@@ -43,8 +43,11 @@ pub(crate) fn run(arguments: &ConvertArguments, out: &mut impl Write) -> anyhow:
     };
     let mut made = Made::default();
     let sorted = gathered.sort(&mut made);
-    alpha::convert(&sorted, &settings, &mut made);
-    beta::convert(&sorted, &mut made);
+    // Who is written in v1 or v1beta1 keeps its name; and classes come before the pools that go by them.
+    let pools = beta::convert_classes(&sorted, &mut made);
+    let translated = alpha::convert_classes(&sorted, &pools, &settings, &mut made);
+    alpha::add_pools(translated, &mut made);
+    beta::add_pools(pools, &sorted, &mut made);
     let is_whole = !made.has_no_equivalent();
     report::write(&mut std::io::stderr().lock(), &made)?;
     print::write(out, made.into_objects(), arguments.output)?;

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::Warning;
 use super::read::{Place, Section, Told};
 use crate::objects::AmiFamily;
 
@@ -59,6 +60,23 @@ fn amounts_as_text(name: &str, value: &Value) -> Value {
 
 fn as_text(amount: &Value) -> Value {
     if amount.is_number() { amount.to_string().into() } else { amount.clone() }
+}
+
+/// Kubelet settings of an older pool as a class of `family` has them: amounts as text, and without what the family never passed on.
+/// `object` and `path` say where they stand.
+///
+/// Guarantees: the same as for a Provisioner with these settings.
+pub fn fit_kubelet(
+    object: &str,
+    path: &str,
+    settings: &Map<String, Value>,
+    family: &AmiFamily,
+) -> (Map<String, Value>, Vec<Warning>) {
+    let place = Place { object: object.to_owned(), path: path.to_owned() };
+    let fields = settings.iter().map(|(name, value)| (name.clone(), amounts_as_text(name, value))).collect();
+    let (mut settings, mut told) = (Settings { place, fields }, Told::default());
+    fit_to(family, &mut settings, &mut told);
+    (settings.fields, told.warnings)
 }
 
 /// Takes out what the family never passed on to its nodes.

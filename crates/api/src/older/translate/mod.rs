@@ -24,6 +24,7 @@ use std::fmt;
 
 use serde_json::{Map, Value, json};
 
+pub use self::kubelet::fit_kubelet;
 use self::read::{Section, Told, tidied};
 use super::TranslatedKind;
 use super::marks::{Origin, PROVISIONER_NAME, TRANSLATED_FROM};
