@@ -5,22 +5,10 @@ use serde_json::{Map, Value};
 use super::Warning;
 use super::read::{Place, Section, Told};
 use crate::objects::AmiFamily;
+use crate::validate::kubelet::MANAGED;
 
-const KNOWN: &[&str] = &[
-    "clusterDNS",
-    "containerRuntime",
-    "maxPods",
-    "podsPerCore",
-    "systemReserved",
-    "kubeReserved",
-    "evictionHard",
-    "evictionSoft",
-    "evictionSoftGracePeriod",
-    "evictionMaxPodGracePeriod",
-    "imageGCHighThresholdPercent",
-    "imageGCLowThresholdPercent",
-    "cpuCFSQuota",
-];
+/// Had by v1alpha5 alone, beside those that are managed to this day.
+const CONTAINER_RUNTIME: &str = "containerRuntime";
 
 pub(super) struct Settings {
     pub(super) place: Place,
@@ -36,13 +24,13 @@ pub(super) fn settings(spec: &Section<'_>, told: &mut Told) -> Settings {
         told.refuse(spec.at("kubelet"), other, "kubeletConfiguration is the same; set one of them");
     }
     let section = spec.section(name, told);
-    section.tell_unknown(KNOWN, told);
-    if section.has("containerRuntime") {
-        told.warn(section.at("containerRuntime"), "it is left out: every image has containerd, and nothing else");
+    section.tell_unknown(&[MANAGED, &[CONTAINER_RUNTIME]].concat(), told);
+    if section.has(CONTAINER_RUNTIME) {
+        told.warn(section.at(CONTAINER_RUNTIME), "it is left out: every image has containerd, and nothing else");
     }
     let mut fields = Map::new();
     for (name, value) in section.entries() {
-        if name != "containerRuntime" && KNOWN.contains(&name.as_str()) {
+        if MANAGED.contains(&name.as_str()) {
             super::pool::put(&mut fields, name, amounts_as_text(name, value));
         }
     }
